@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Django's command line. Puts the two source roots first on the path, from whatever folder it is called."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Run one management command."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
+    from django.core.management import execute_from_command_line  # noqa: PLC0415 - needs the path above
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""The environment variables that a person sets, parsed once into one frozen object with errors that name the variable."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from mlportal.paths import ROOT, Home
+
+DATABASE_NAME = "mlportal"
+MEMORY = "memory://"
+"""As REDIS_URL: broker, cache and channel layer inside the process. For unit tests."""
+
+
+class BadEnvironment(ValueError):
+    """A variable has a value that cannot be used. The text names the variable and what it should be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Database:
+    """Where PostgreSQL is. `host` may be the folder of a unix socket."""
+
+    name: str
+    user: str
+    password: str
+    host: str
+    port: str
+    sslmode: str = ""
+
+    def url(self) -> str:
+        """The same as a URL, as DATABASE_URL takes it."""
+        who = quote(self.user, safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
+        if self.host.startswith("/"):
+            return f"postgresql://{who}@/{quote(self.name)}?host={quote(self.host, safe='')}&port={self.port or 5432}"
+        where = self.host + (f":{self.port}" if self.port else "")
+        tail = f"?sslmode={self.sslmode}" if self.sslmode else ""
+        return f"postgresql://{who}@{where}/{quote(self.name)}{tail}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """Every setting that comes from outside. Instances are made by `read`."""
+
+    home: Home
+    http_address: str
+    http_port: int
+    apps_domain: str
+    admin_password: str | None
+    database: Database
+    database_embedded: bool
+    redis_url: str
+    redis_embedded: bool
+    cluster: str
+    secret_file: Path
+    smtp_url: str | None
+    mail_from: str
+    egress_allow: tuple[str, ...]
+    statement_timeout_s: float
+    debug: bool
+
+    @property
+    def cluster_embedded(self) -> bool:
+        """Whether the portal runs its own localkube."""
+        return self.cluster == "local"
+
+    @property
+    def authority(self) -> str:
+        """Host and port of the portal as a browser on this machine writes them."""
+        return f"{_bracketed(self.http_address)}:{self.http_port}"
+
+    @property
+    def origin(self) -> str:
+        """The portal's own address."""
+        return f"http://{self.authority}"
+
+
+def read(environ: Mapping[str, str] | None = None) -> Environment:
+    """Parse the variables.
+
+    Raises BadEnvironment for the first one that cannot be used.
+    """
+    values = os.environ if environ is None else environ
+    home = Home(root=Path(values.get("PORTAL_HOME") or ROOT / ".portal").expanduser().absolute())
+    database_url = values.get("DATABASE_URL", "")
+    redis_url = values.get("REDIS_URL", "")
+    return Environment(
+        home=home,
+        http_address=_address(values.get("PORTAL_HTTP_ADDRESS") or "127.0.0.1"),
+        http_port=_port("PORTAL_HTTP_PORT", values.get("PORTAL_HTTP_PORT") or "8000"),
+        apps_domain=_domain(values.get("PORTAL_APPS_DOMAIN") or "apps.localhost"),
+        admin_password=values.get("PORTAL_ADMIN_PASSWORD") or None,
+        database=parse_database_url(database_url) if database_url else embedded_database(home),
+        database_embedded=not database_url,
+        redis_url=_redis(redis_url) if redis_url else f"unix://{home.redis_socket}",
+        redis_embedded=not redis_url,
+        cluster=_cluster(values.get("PORTAL_CLUSTER") or "local"),
+        secret_file=Path(values.get("PORTAL_SECRET_FILE") or home.secret_file).expanduser().absolute(),
+        smtp_url=_smtp(values.get("PORTAL_SMTP_URL") or ""),
+        mail_from=values.get("PORTAL_MAIL_FROM") or "portal@localhost",
+        egress_allow=_egress(values.get("PORTAL_EGRESS_ALLOW") or ""),
+        statement_timeout_s=_seconds("PORTAL_STATEMENT_TIMEOUT_S", values.get("PORTAL_STATEMENT_TIMEOUT_S") or "30"),
+        debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
+    )
+
+
+def embedded_database(home: Home) -> Database:
+    """The address of the PostgreSQL that the portal starts itself: a unix socket in the run folder."""
+    return Database(name=DATABASE_NAME, user=DATABASE_NAME, password="", host=str(home.run), port="5432")
+
+
+def parse_database_url(url: str) -> Database:
+    """Parse postgresql://user:password@host:port/name?sslmode=…; `?host=/folder` names a unix socket's folder.
+
+    Raises BadEnvironment for another scheme or without a database name.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise BadEnvironment(
+            f"DATABASE_URL starts with {parts.scheme or 'nothing'}://; only postgresql:// is supported."
+        )
+    name = unquote(parts.path.lstrip("/"))
+    if not name:
+        raise BadEnvironment("DATABASE_URL has no database name: postgresql://user:password@host:5432/NAME")
+    query = _query(parts.query)
+    unknown = set(query) - {"host", "port", "sslmode"}
+    if unknown:
+        raise BadEnvironment(
+            f"DATABASE_URL has the unknown option {min(unknown)!r}; known are host, port and sslmode."
+        )
+    try:
+        port = str(parts.port or query.get("port", ""))
+    except ValueError as error:
+        raise BadEnvironment(f"DATABASE_URL: {error}") from error
+    return Database(
+        name=name,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        host=query.get("host", parts.hostname or ""),
+        port=port,
+        sslmode=query.get("sslmode", ""),
+    )
+
+
+def _query(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.split("&") if part)
+    return {key: unquote(value) for key, _, value in pairs}
+
+
+def _port(name: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise BadEnvironment(f"{name} is {text!r}; it must be a number from 1 to 65535.")
+    return int(text)
+
+
+def _address(text: str) -> str:
+    """An address to listen on. Plain HTTP is served on loopback alone: tickets and sessions would be readable."""
+    try:
+        address = ipaddress.ip_address(text.strip("[]"))
+    except ValueError as error:
+        raise BadEnvironment(f"PORTAL_HTTP_ADDRESS is {text!r}; it must be an IP address.") from error
+    if not address.is_loopback:
+        raise BadEnvironment(
+            f"PORTAL_HTTP_ADDRESS is {text}, which other machines reach. The portal speaks plain HTTP, and over HTTP "
+            "passwords and keys could be read on the way; it needs HTTPS there. Use 127.0.0.1 and put a proxy that "
+            "speaks HTTPS in front."
+        )
+    return str(address)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+
+
+def _domain(text: str) -> str:
+    domain = text.lower().strip(".")
+    if not re.fullmatch(rf"{_LABEL}(?:\.{_LABEL})*", domain) or len(domain) > 200:
+        raise BadEnvironment(f"PORTAL_APPS_DOMAIN is {text!r}; it must be a host name such as apps.example.org.")
+    return domain
+
+
+def _redis(text: str) -> str:
+    if text != MEMORY and urlsplit(text).scheme not in {"redis", "rediss", "unix"}:
+        raise BadEnvironment(f"REDIS_URL is {text!r}; it must start with redis://, rediss:// or unix://.")
+    return text
+
+
+def _cluster(text: str) -> str:
+    if text == "local":
+        return text
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise BadEnvironment(f"PORTAL_CLUSTER is {text!r}; it must be 'local' or the path of a kubeconfig file.")
+    return str(path)
+
+
+def _smtp(text: str) -> str | None:
+    if not text:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme not in {"smtp", "smtps", "smtp+starttls"} or not parts.hostname:
+        raise BadEnvironment(
+            "PORTAL_SMTP_URL must look like smtp://user:password@host:25, smtps://… or smtp+starttls://…"
+        )
+    return text
+
+
+def _egress(text: str) -> tuple[str, ...]:
+    """Networks (10.0.0.0/8), addresses and host names, separated by commas or spaces."""
+    entries = tuple(entry for entry in re.split(r"[,\s]+", text) if entry)
+    for entry in entries:
+        if "/" in entry or entry.replace(".", "").isdecimal():
+            try:
+                ipaddress.ip_network(entry, strict=False)
+            except ValueError as error:
+                raise BadEnvironment(f"PORTAL_EGRESS_ALLOW has {entry!r}: {error}") from error
+    return entries
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise BadEnvironment(f"{name} is {text!r}; it must be a number of seconds.") from error
+    if not 0 <= value < 86_400:
+        raise BadEnvironment(f"{name} is {text!r}; it must be between 0 and 86400 seconds.")
+    return value
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if text.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise BadEnvironment(f"{name} is {text!r}; it must be 1 or 0.")
