@@ -1,0 +1,26 @@
+"""All that the portal knows about Kubernetes; no Django, no apps, usable from any program.
+
+How the parts fit together::
+
+    row --> specs.InstanceSpec ... --> build.* (pure) --> dict --> client.Cluster.apply/create
+    cluster --> listwatch.ListWatch / client.Cluster.get --> raw dict --> observe.* (pure) --> Observation
+    Observation + events + context --> diagnose.diagnose (pure) --> Finding   (why is it not running?)
+    AttemptObservation --> diagnose.classify_attempt_end (pure) --> AttemptEnd (how did the task end?)
+
+=================  ====================================================================================
+``names``          names, labels and selectors as pure functions of a row's id and typed name
+``quantities``     "500m", "2Gi" <-> millicores and bytes
+``specs``          frozen, validated inputs of the builders
+``build``          spec -> manifest (instance, claim, task, queue)
+``credentials``    a kubeconfig's text -> `Credentials`; everything that could act is refused
+``kinds``          kind -> API path
+``client``         `Cluster`: synchronous REST, thread-safe, dicts in and out
+``streams``        asynchronous watch, log, exec, port-forward
+``listwatch``      list, then watch, then list again; never gives up
+``observe``        raw objects and events -> frozen observations
+``diagnose``       observations -> findings with evidence and next step
+``errors``         `SpecError`, `CredentialError` and the `KubeError` family
+=================  ====================================================================================
+
+Nothing is imported here, so that ``import kubekit.names`` stays cheap.
+"""
