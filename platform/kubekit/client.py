@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 from .credentials import Credentials
-from .errors import BadAnswer, KubeError, Unreachable, error_from_status
+from .errors import BadAnswer, KubeError, TlsFailure, Unreachable, error_from_status
 from .kinds import kind_named
 from .names import FIELD_MANAGER, selector_text
 
@@ -32,6 +33,13 @@ _MERGE = "application/merge-patch+json"
 _JSON = "application/json"
 _POOL_SIZE = 16
 _EXPIRED = 410
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
 
 
 class Cluster:
@@ -182,8 +190,12 @@ class Cluster:
         """Whether these credentials may do ``verb`` on ``kind`` (SelfSubjectAccessReview)."""
         row = kind_named(kind)
         attributes = {
-            "verb": verb, "group": row.group, "resource": row.plural, "namespace": namespace,
-            "name": name, "subresource": subresource,
+            "verb": verb,
+            "group": row.group,
+            "resource": row.plural,
+            "namespace": namespace,
+            "name": name,
+            "subresource": subresource,
         }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -237,8 +249,11 @@ class Cluster:
         raw = self._request(method, path, query, body=body, content_type=content_type)
         answer = _decode(raw)
         if answer is None:
-            raise BadAnswer(f"{method} {path} was answered with something that is not a JSON object",
-                            status=200, maybe_done=method != "GET")
+            raise BadAnswer(
+                f"{method} {path} was answered with something that is not a JSON object",
+                status=200,
+                maybe_done=method != "GET",
+            )
         return answer
 
     def _request(
@@ -250,26 +265,38 @@ class Cluster:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> bytes:
-        from urllib3 import exceptions as transport  # noqa: PLC0415 - comes with `kubernetes`, loaded as late
-
-        rest = self._pool()
         url = self.credentials.server + path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json", "User-Agent": "mlportal", **self.credentials.headers()}
         if body is not None:
             headers["Content-Type"] = content_type
-        wrote = method != "GET"
-        try:
-            answer = rest.request(method, url, headers=headers, body=body, _request_timeout=self._timeout)
-            raw: bytes = answer.read()
-        except (transport.ConnectTimeoutError, transport.NewConnectionError) as error:
-            raise Unreachable(f"{self.credentials.server} does not answer: {error}") from error
-        except (transport.HTTPError, OSError) as error:
-            raise Unreachable(f"{self.credentials.server} broke off: {error}", maybe_done=wrote) from error
+        answer = self._send(method, url, headers, body)
         if answer.status >= 300:
             seconds = _seconds(answer.headers.get("Retry-After"))
-            status = _decode(raw) or {"message": raw[:500].decode("utf-8", "replace")}
+            status = _decode(answer.data) or {"message": answer.data[:500].decode("utf-8", "replace")}
             raise error_from_status(status, http_status=answer.status, method=method, retry_after_s=seconds)
-        return raw
+        return answer.data
+
+    def _send(self, method: str, url: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> _Answer:
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - see the module's docstring
+        from urllib3 import exceptions as transport  # noqa: PLC0415 - comes with `kubernetes`
+
+        server, wrote = self.credentials.server, method != "GET"
+        pool: Any = self._pool()  # the client's annotations stop at its door
+        # A kept connection may have been closed by the server just now; a read may then be repeated, once.
+        for last in (wrote, True):
+            try:
+                answer = pool.request(method, url, headers=headers, body=body, _request_timeout=self._timeout)
+                return _Answer(status=answer.status, headers=answer.headers, data=answer.read())
+            except ApiException as error:
+                raise TlsFailure(f"no trusted connection to {server}: {error.reason}") from error
+            except (transport.ConnectTimeoutError, transport.NewConnectionError) as error:
+                raise Unreachable(f"{server} does not answer: {error}") from error
+            except transport.ProtocolError as error:
+                if last:
+                    raise Unreachable(f"{server} broke off: {error}", maybe_done=wrote) from error
+            except (transport.HTTPError, OSError) as error:
+                raise Unreachable(f"{server} broke off: {error}", maybe_done=wrote) from error
+        raise AssertionError("the second round always returns or raises")
 
     def _pool(self) -> RESTClientObject:
         with self._lock:
@@ -284,7 +311,10 @@ def _open_pool(credentials: Credentials) -> RESTClientObject:
 
     # proxy="" keeps HTTP(S)_PROXY of the environment out; retries=False also means: follow no redirect.
     configuration = Configuration(
-        host=credentials.server, proxy="", no_proxy="*", connection_pool_maxsize=_POOL_SIZE,
+        host=credentials.server,
+        proxy="",
+        no_proxy="*",
+        connection_pool_maxsize=_POOL_SIZE,
         tls_server_name=credentials.tls_server_name,
     )
     configuration.retries = False

@@ -26,12 +26,18 @@ from .names import is_dns_label
 MAX_KUBECONFIG_BYTES = 1 << 20
 
 _REFUSED_CLUSTER = {
-    "certificate-authority": ("ca_file", "give the CA inside the file (certificate-authority-data): `kubectl config view --flatten`"),
+    "certificate-authority": (
+        "ca_file",
+        "give the CA inside the file (certificate-authority-data): `kubectl config view --flatten`",
+    ),
     "insecure-skip-tls-verify": ("insecure_tls", "give the cluster's CA instead of switching verification off"),
     "proxy-url": ("proxy", "a proxy cannot be named in a kubeconfig; give an address that the portal reaches directly"),
 }
 _REFUSED_USER = {
-    "exec": ("exec", "programs are never run from a kubeconfig; give a service account's token or a client certificate"),
+    "exec": (
+        "exec",
+        "programs are never run from a kubeconfig; give a service account's token or a client certificate",
+    ),
     "auth-provider": ("auth_provider", "auth providers are not supported; give a service account's token"),
     "tokenFile": ("token_file", "give the token itself, not a file's path"),
     "client-certificate": ("certificate_file", "give client-certificate-data: `kubectl config view --flatten --raw`"),
@@ -107,7 +113,9 @@ def _load_client_certificate(context: ssl.SSLContext, cert: str, key: str) -> No
             file.write(f"{cert.strip()}\n{key.strip()}\n".encode())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise CredentialError("bad_certificate", "client-certificate-data and client-key-data do not fit together") from error
+        raise CredentialError(
+            "bad_certificate", "client-certificate-data and client-key-data do not fit together"
+        ) from error
     finally:
         os.close(descriptor)
 
@@ -124,7 +132,13 @@ def _checked_server(server: str) -> str:
     except ValueError as error:
         raise CredentialError("bad_server", "the server's address is not a URL") from error
     plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain or port == 0 or not server.isprintable():
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or not plain
+        or port == 0
+        or not server.isprintable()
+    ):
         raise CredentialError("bad_server", "the server's address must look like https://host:6443")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
         raise CredentialError("plain_http", "plain http is accepted on this machine's loopback only; use https")
@@ -155,7 +169,9 @@ def parse_kubeconfig(text: str | bytes, *, context: str | None = None) -> Creden
         raise CredentialError("not_kubeconfig", "this is YAML, but not a kubeconfig (kind: Config)")
     wanted = context if context is not None else document.get("current-context")
     if not wanted:
-        raise CredentialError("no_context", "the file has no current-context; set one with `kubectl config use-context`")
+        raise CredentialError(
+            "no_context", "the file has no current-context; set one with `kubectl config use-context`"
+        )
     chosen = _entry(document, "contexts", "context", wanted)
     _refuse(chosen, {}, _CONTEXT_KEYS, "context")
     cluster = _entry(document, "clusters", "cluster", chosen.get("cluster"))
@@ -203,9 +219,7 @@ def _entry(document: Mapping[str, Any], section: str, key: str, name: object) ->
     raise CredentialError("missing_entry", f"the file has no entry named {str(name)[:80]!r} under {section}")
 
 
-def _refuse(
-    entry: Mapping[str, Any], refused: Mapping[str, tuple[str, str]], known: set[str], where: str
-) -> None:
+def _refuse(entry: Mapping[str, Any], refused: Mapping[str, tuple[str, str]], known: set[str], where: str) -> None:
     for key, value in entry.items():
         if key in refused:
             if value in (None, "", False, [], {}):
@@ -213,7 +227,9 @@ def _refuse(
             code, sentence = refused[key]
             raise CredentialError(code, f"{key} is refused: {sentence}")
         if key not in known:
-            raise CredentialError("unknown_setting", f"{where} has a setting the portal does not know: {str(key)[:80]!r}")
+            raise CredentialError(
+                "unknown_setting", f"{where} has a setting the portal does not know: {str(key)[:80]!r}"
+            )
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str | None:

@@ -206,6 +206,13 @@ class Unreachable(KubeError):
     retryable = True
 
 
+class TlsFailure(Unreachable):
+    """The server's certificate is not the one this CA vouches for (or ours was refused): nothing was sent."""
+
+    code = "tls_failure"
+    retryable = False
+
+
 class BadAnswer(KubeError):
     """The server answered with something that is not JSON, or not an object: a proxy in between, usually."""
 

@@ -65,10 +65,15 @@ def slug(text: str, *, limit: int) -> str:
 
 
 def slug_and_digest(text: str, *identity: str, limit: int = MAX_NAME, prefix: str = "") -> str:
-    """``<prefix><slug of text>-<digest of identity>``, at most ``limit`` long, always a DNS label."""
+    """``<prefix><slug of text>-<digest of identity>``, at most ``limit`` long.
+
+    Always an RFC 1035 label (it begins with a letter), because that is what Services demand.
+    """
     tail = digest(*identity)
     readable = slug(text, limit=limit - len(prefix) - len(tail) - 1)
-    head = prefix + readable if readable else prefix.rstrip("-") or "x"
+    if not prefix and not readable[:1].isalpha():
+        readable = slug(f"x{text}", limit=limit - len(tail) - 1)
+    head = prefix + readable if readable else prefix.rstrip("-")
     return f"{head}-{tail}"
 
 
@@ -130,7 +135,7 @@ def selector(identity: Identity) -> dict[str, str]:
 
 
 def labels(identity: Identity, component: str) -> dict[str, str]:
-    """All labels of an object that belongs to ``identity``; ``component`` says which part it is (``pod``, ``route``)."""
+    """All labels of an object that belongs to ``identity``; ``component`` names the part (``pod``, ``route``)."""
     found = {
         "app.kubernetes.io/name": identity.kind,
         "app.kubernetes.io/instance": safe_slug(identity.name),
