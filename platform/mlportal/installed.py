@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlportal.paths import ROOT
 
-APPS = ("core", "clusters", "tenants", "catalog", "storage", "instances", "flows")
+APPS = ("core", "clusters", "tenants", "catalog", "storage", "alerts", "instances", "flows")
 """In the order of their layers: an app may import those before it."""
 
 

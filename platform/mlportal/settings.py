@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import django_stubs_ext
+
 from mlportal import env, installed, secretfile
 from mlportal.headers import content_security_policy
 from mlportal.paths import ROOT
+
+django_stubs_ext.monkeypatch()  # lets fields and views be written with their type arguments
 
 ENVIRONMENT = env.read()
 _secrets = secretfile.ensure(ENVIRONMENT.secret_file)

@@ -25,5 +25,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("i18n/js/", JavaScriptCatalog.as_view(packages=["mlportal"]), name="javascript-catalog"),
     *(path(prefix, include(module)) for prefix, module in PAGES if module in _pages),
-    *(path("api/v1/", include(module)) for module in _rest),
+    path("api/v1/", include(([path("", include(module)) for module in _rest], "api"))),
 ]

