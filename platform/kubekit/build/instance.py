@@ -1,0 +1,120 @@
+"""A dev instance: Secret, StatefulSet (0 or 1 replicas), Service and Ingress, all of one name.
+
+Start: apply the Secret (new key), the Ingress, then replicas 1. Stop: delete the Ingress first, then replicas 0; the
+Secret keeps the lasting SSH host key. The StatefulSet's strategy is ``OnDelete``: changing it (a new generation,
+another image) never restarts a running pod behind its owner's back, it takes effect at the next start.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from kubekit import names
+from kubekit.build import pod
+from kubekit.specs import KEY_PATH, InstanceSpec, check_secret_key
+
+Obj = dict[str, Any]
+
+HTTP = "http"
+SERVICE_PORT = 80
+
+
+def secret(spec: InstanceSpec, data: Mapping[str, str]) -> Obj:
+    """The instance's Secret; ``data`` maps ``key`` (and later ``ssh-host-key``) to text. Never log the result."""
+    for key in data:
+        check_secret_key(key)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": pod.metadata(spec.identity, "key", name=spec.object_name, namespace=spec.namespace),
+        "type": "Opaque",
+        "data": {key: b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+
+
+def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
+    """The instance's StatefulSet; ``replicas`` is 0 (stopped) or 1."""
+    if replicas not in (0, 1):
+        raise ValueError(f"an instance has 0 or 1 replicas, not {replicas}")
+    own = {
+        "MLPORTAL_INSTANCE_ID": spec.identity.id,
+        "MLPORTAL_HOST": spec.public_host,
+        "MLPORTAL_PORTAL_ORIGIN": spec.portal_origin,
+    }
+    main = pod.container(
+        image=spec.image,
+        pull_policy=spec.image_pull_policy,
+        resources=spec.resources,
+        mounts=spec.mounts,
+        env=pod.environment(own, spec.env),
+        extra_mounts=[{"name": "mlportal", "mountPath": KEY_PATH, "readOnly": True}],
+    )
+    main["ports"] = [{"name": HTTP, "containerPort": spec.port, "protocol": "TCP"}]
+    main["readinessProbe"] = {
+        "httpGet": {"path": spec.ready_path, "port": HTTP},
+        "periodSeconds": 1,
+        "timeoutSeconds": 5,
+        "failureThreshold": 3,
+    }
+    # Readable by the group alone: the pod's files belong to root and fsGroup.
+    keys: Obj = {"name": "mlportal", "secret": {"secretName": spec.object_name, "defaultMode": 0o440}}
+    pod_labels = names.labels(spec.identity, "pod")
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": pod.metadata(spec.identity, "workload", name=spec.object_name, namespace=spec.namespace),
+        "spec": {
+            "replicas": replicas,
+            "serviceName": spec.object_name,
+            # Parallel: a pod that never becomes ready does not block scaling down.
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": names.selector(spec.identity)},
+            "template": {
+                "metadata": {"labels": pod_labels, "annotations": {names.DISPLAY_NAME: spec.identity.name}},
+                "spec": pod.pod_spec(
+                    placement=spec.placement,
+                    resources=spec.resources,
+                    containers=[main],
+                    pod_volumes=pod.volumes(spec.resources, spec.mounts, extra=[keys]),
+                    grace_s=spec.grace_s,
+                    restart_policy="Always",
+                ),
+            },
+        },
+    }
+
+
+def service(spec: InstanceSpec) -> Obj:
+    """The Service in front of the pod: port 80 to the container's ``http``."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": pod.metadata(spec.identity, "service", name=spec.object_name, namespace=spec.namespace),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": names.selector(spec.identity),
+            "ports": [{"name": HTTP, "port": SERVICE_PORT, "targetPort": HTTP, "protocol": "TCP"}],
+        },
+    }
+
+
+def ingress(spec: InstanceSpec) -> Obj:
+    """The route from the instance's host to its Service.
+
+    Host and path come from the id alone, and annotations are never written, because controllers have turned both into
+    configuration (failure F42); the typed name is therefore left out here.
+    """
+    metadata = pod.metadata(spec.identity, "route", name=spec.object_name, namespace=spec.namespace)
+    del metadata["annotations"]
+    backend = {"service": {"name": spec.object_name, "port": {"name": HTTP}}}
+    rule = {"host": spec.host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
+    body: Obj = {"rules": [rule]}
+    if spec.ingress_class is not None:
+        body["ingressClassName"] = spec.ingress_class
+    if spec.tls_secret is not None:
+        body["tls"] = [{"hosts": [spec.host], "secretName": spec.tls_secret}]
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": body}
