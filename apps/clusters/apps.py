@@ -1,0 +1,11 @@
+"""Registered clusters: credentials, capacity, watching."""
+
+from django.apps import AppConfig
+
+
+class ClustersConfig(AppConfig):
+    """Registered clusters: credentials, capacity, watching."""
+
+    name = "apps.clusters"
+    label = "clusters"
+    default_auto_field = "django.db.models.BigAutoField"

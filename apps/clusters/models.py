@@ -1,0 +1,106 @@
+"""Clusters and what the portal last saw of their nodes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from apps.clusters.states import CLUSTER_STATES, ClusterState
+from apps.core.actors import Actor
+from apps.core.models import Record, Stateful
+from apps.core.scoping import EVERYTHING, NOTHING, ScopedManager
+from apps.core.secret import SecretField
+from apps.core.states import StateTable
+
+
+class Exposure(models.TextChoices):
+    """How instances become reachable from a browser."""
+
+    INGRESS = "ingress", _("Ingress")
+    HTTPROUTE = "httproute", _("HTTPRoute (Gateway API)")
+
+
+class Cluster(Record, Stateful):
+    """A Kubernetes cluster that the portal drives.
+
+    ``server`` and the secret ``credentials`` (JSON: CA, token or client certificate and key) are what
+    ``kubekit.credentials`` made of the pasted kubeconfig. ``apps_domain`` is the domain below which each
+    instance has its own host; ``apps_port`` 0 means the scheme's own port.
+    """
+
+    TABLE: ClassVar[StateTable] = CLUSTER_STATES
+
+    name = models.CharField(_("name"), max_length=63)
+    server = models.CharField(_("server"), max_length=300)
+    credentials = SecretField(_("credentials"))
+    embedded = models.BooleanField(default=False)
+    exposure = models.CharField(_("exposure"), max_length=20, choices=Exposure.choices, default=Exposure.INGRESS)
+    ingress_class = models.CharField(_("ingress class"), max_length=253, blank=True, default="")
+    apps_domain = models.CharField(_("apps domain"), max_length=200)
+    apps_scheme = models.CharField(max_length=5, default="http")
+    apps_port = models.PositiveIntegerField(default=0)
+    storage_class = models.CharField(_("storage class"), max_length=253, blank=True, default="")
+    user_namespaces = models.BooleanField(_("user namespaces"), default=False)
+    version = models.CharField(_("version"), max_length=60, blank=True, default="")
+    last_contact_at = models.DateTimeField(_("last contact"), null=True)
+
+    objects: ClassVar[ScopedManager[Cluster]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("cluster")
+        verbose_name_plural = _("clusters")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name"], condition=~Q(state=ClusterState.REMOVED), name="cluster_name_alive"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Everybody may know the clusters' names and health; pages show the rest to administrators alone."""
+        return EVERYTHING
+
+    def get_absolute_url(self) -> str:
+        return reverse("clusters:detail", args=[self.pk])
+
+
+class Node(models.Model):
+    """A node as last seen: what it could give, what pods ask of it, and what keeps pods away.
+
+    ``allocatable`` and ``requested``: ``{"cpu_millis": int, "memory_bytes": int, "pods": int, "<gpu>": int}``.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
+    name = models.CharField(max_length=253)
+    ready = models.BooleanField(default=False)
+    schedulable = models.BooleanField(default=True)
+    allocatable = models.JSONField(default=dict)
+    requested = models.JSONField(default=dict)
+    labels = models.JSONField(default=dict)
+    taints = models.JSONField(default=list)
+    seen_at = models.DateTimeField()
+
+    objects: ClassVar[ScopedManager[Node]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="node_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Administrators only; others see sums."""
+        return EVERYTHING if actor.is_admin else NOTHING
+
+    def free(self, resource: str) -> int:
+        """What is left of a resource on this node."""
+        allocatable: Any = self.allocatable.get(resource, 0)
+        return max(0, int(allocatable) - int(self.requested.get(resource, 0)))

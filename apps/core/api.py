@@ -1,0 +1,231 @@
+"""The shape of every REST endpoint: one item form, one list form, one error form."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404
+from django.utils.translation import gettext as _
+from rest_framework import exceptions, serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+from rest_framework.viewsets import ViewSet
+
+from apps.core import listing
+from apps.core.actors import Actor
+from apps.core.errors import Invalid, NotFound, PortalError
+from apps.core.listing import ListSpec
+from apps.core.models import AuditEntry
+
+log = logging.getLogger(__name__)
+PROBLEM_JSON = "application/problem+json"
+IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
+
+
+def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """DRF's exception handler: everything expected becomes problem+json with a code and a next step."""
+    problem = _as_portal_error(error)
+    if problem is None:
+        return None  # unexpected: Django's handler logs it and answers 500
+    response = Response(problem.as_problem(), status=problem.status, content_type=PROBLEM_JSON)
+    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+        response["WWW-Authenticate"] = 'Bearer realm="mlportal"'
+    if isinstance(error, exceptions.Throttled) and error.wait:
+        response["Retry-After"] = str(int(error.wait) + 1)
+    return response
+
+
+def _as_portal_error(error: Exception) -> PortalError | None:
+    if isinstance(error, PortalError):
+        return error
+    if isinstance(error, Http404):
+        return NotFound()
+    if isinstance(error, PermissionDenied):
+        return PortalError(_("You may not do this."), code="forbidden", status=403)
+    if isinstance(error, exceptions.ValidationError):
+        return Invalid(
+            _("Some fields are not valid."),
+            next=_("Correct the fields named in “errors” and send the request again."),
+            errors=flatten(error.detail),
+        )
+    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+        return PortalError(
+            str(error.detail),
+            code="not_authenticated",
+            status=401,
+            next=_("Send a token: “Authorization: Bearer …”. Make one under Account or by POST /api/v1/tokens."),
+        )
+    if isinstance(error, exceptions.APIException):
+        code = error.get_codes() if isinstance(error.get_codes(), str) else "invalid"
+        return PortalError(str(error.detail), code=str(code), status=error.status_code)
+    return None
+
+
+def flatten(detail: Any, prefix: str = "") -> dict[str, str]:
+    """DRF's nested error lists as ``field.path -> sentence``."""
+    if isinstance(detail, Mapping):
+        found: dict[str, str] = {}
+        for name, inner in detail.items():
+            found |= flatten(inner, f"{prefix}.{name}" if prefix else str(name))
+        return found
+    if isinstance(detail, Sequence) and not isinstance(detail, str):
+        if any(isinstance(entry, Mapping) for entry in detail):
+            found = {}
+            for position, entry in enumerate(detail):
+                found |= flatten(entry, f"{prefix}.{position}" if prefix else str(position))
+            return found
+        return {prefix or "": " ".join(str(entry) for entry in detail)} if detail else {}
+    return {prefix or "": str(detail)}
+
+
+class ReasonItem(serializers.Serializer[Any]):
+    """Why an object is as it is."""
+
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+    evidence = serializers.ListField(child=serializers.CharField())
+    next = serializers.CharField()
+
+
+class Item(serializers.Serializer[Any]):
+    """What every object answers; apps add their own fields."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    links = serializers.SerializerMethodField()
+
+    def get_links(self, obj: Any) -> dict[str, str]:
+        """``self`` (API) and ``page`` (browser); apps extend it."""
+        request = self.context["request"]
+        links = {"self": reverse(f"api:{self.context['kind']}-detail", args=[obj.pk], request=request)}
+        if hasattr(obj, "get_absolute_url"):
+            links["page"] = request.build_absolute_uri(obj.get_absolute_url())
+        return links
+
+
+class StatefulItem(Item):
+    """An item with a state and a reason."""
+
+    state = serializers.CharField()
+    reason = serializers.SerializerMethodField()
+
+    def get_reason(self, obj: Any) -> dict[str, Any] | None:
+        """``code``, ``sentence``, ``evidence`` and ``next``, or null."""
+        return obj.reason.as_dict() if obj.reason else None
+
+
+class PortalViewSet(ViewSet):
+    """List and detail of one kind; subclasses add actions that call services.
+
+    ``rows(actor)`` gives the visible rows (a selector), ``spec`` what the list can do, ``item`` how a row
+    looks. Every lookup goes through ``rows``, so a foreign id is a 404.
+    """
+
+    kind: ClassVar[str]
+    rows: ClassVar[Callable[[Actor], QuerySet[Any]]]
+    spec: ClassVar[ListSpec] = ListSpec()
+    item: ClassVar[type[serializers.Serializer[Any]]]
+    lookup_value_regex = "[0-9a-fA-F-]{32,36}"
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks."""
+        found: Actor = self.request.actor
+        return found
+
+    def get(self, pk: Any) -> Any:
+        """The visible row with this id. Raises ``NotFound``."""
+        try:
+            key = uuid.UUID(str(pk))
+        except ValueError:
+            raise NotFound() from None
+        found = type(self).rows(self.actor).filter(pk=key).first()
+        if found is None:
+            raise NotFound()
+        return found
+
+    def read(self, form: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+        """The validated body. Unknown fields are refused so that a typing error is not silently ignored."""
+        data = request.data
+        if not isinstance(data, Mapping):
+            raise Invalid(_("The body must be a JSON object."), errors={"": _("not an object")})
+        serializer = form(data=data, context=self.context())
+        unknown = {name: _("This field is not known.") for name in data if name not in serializer.fields}
+        if unknown:
+            raise Invalid(_("Some fields are not known."), code="unknown_field", errors=unknown)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def new_id(self, request: Request) -> uuid.UUID:
+        """The id for a new object: derived from ``Idempotency-Key`` when given, so that a repeat finds the first."""
+        return idempotent_id(self.actor, self.kind, request.headers.get("Idempotency-Key"))
+
+    def context(self) -> dict[str, Any]:
+        """What item serializers may need."""
+        return {"request": self.request, "kind": self.kind, "actor": self.actor}
+
+    def answer(self, obj: Any, *, code: int = status.HTTP_200_OK) -> Response:
+        """One item."""
+        return Response(self.item(obj, context=self.context()).data, status=code)
+
+    def list(self, request: Request) -> Response:
+        """A page: ``items`` and ``next``, the cursor of the page after it or null."""
+        found = listing.page(type(self).rows(self.actor), self.spec, request.query_params)
+        items = self.item(found.items, many=True, context=self.context()).data
+        return Response({"items": items, "next": found.next})
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """One item by id."""
+        return self.answer(self.get(pk))
+
+
+def idempotent_id(actor: Actor, kind: str, key: str | None) -> uuid.UUID:
+    """A random id, or one fixed by (actor, kind, key)."""
+    if not key:
+        return uuid.uuid4()
+    return uuid.uuid5(IDEMPOTENCY_SPACE, f"{actor.user_id}:{kind}:{key}")
+
+
+class AuditItem(serializers.Serializer[Any]):
+    """One audit entry."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    actor = serializers.CharField(source="actor_name")
+    verb = serializers.CharField()
+    object_kind = serializers.CharField()
+    object_id = serializers.UUIDField()
+    object_name = serializers.CharField()
+    detail = serializers.JSONField()
+
+
+class AuditViewSet(PortalViewSet):
+    """The audit log: all of it for administrators, one's own actions for others."""
+
+    kind = "audit"
+    rows = AuditEntry.objects.for_actor
+    item = AuditItem
+    spec = ListSpec(
+        filters={
+            "verb": lambda text: listing.Q(verb__startswith=text),
+            "actor": lambda text: listing.Q(actor_name=text),
+            "object": lambda text: listing.Q(object_name=text),
+        },
+        sorts={"at": "at"},
+        default_sort="-at",
+    )
+    lookup_value_regex = "[0-9]+"
+
+    def get(self, pk: Any) -> Any:
+        """Audit entries have plain numbers."""
+        found = type(self).rows(self.actor).filter(pk=int(pk)).first()
+        if found is None:
+            raise NotFound()
+        return found

@@ -1,0 +1,91 @@
+"""Claims on rows: one worker at a time, a lease, and a token that fences whoever comes late.
+
+The lease is a column, not a lock held open, so that no network call happens inside a transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+LEASE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A right to act on one row until the lease ends; ``token`` must still match at each write."""
+
+    pk: UUID
+    token: int
+    pokes: int
+
+
+class ClaimLost(Exception):
+    """Another worker claimed the row meanwhile; the late one stops without writing."""
+
+
+def take(model: type[models.Model], pk: UUID, *, lease: timedelta = LEASE, now: datetime | None = None) -> Claim | None:
+    """Claim the row, or return None when it is gone or claimed; then the poke makes the holder look again."""
+    now = now or timezone.now()
+    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
+    with transaction.atomic():
+        row = rows.select_for_update().filter(pk=pk).only("claim_token", "claimed_until", "pokes").first()
+        if row is None:
+            return None
+        if row.claimed_until is not None and row.claimed_until > now:
+            rows.filter(pk=pk).update(pokes=F("pokes") + 1)
+            return None
+        rows.filter(pk=pk).update(claim_token=row.claim_token + 1, claimed_until=now + lease)
+    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes)
+
+
+def take_due(
+    model: type[models.Model], *, limit: int, lease: timedelta = LEASE, now: datetime | None = None, where: Q = Q()
+) -> list[Claim]:
+    """Claim up to ``limit`` due rows in one statement each way; rows that others hold are skipped."""
+    now = now or timezone.now()
+    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
+    free = Q(claimed_until__isnull=True) | Q(claimed_until__lte=now)
+    with transaction.atomic():
+        found = list(
+            rows.select_for_update(skip_locked=True)
+            .filter(free, where, due_at__lte=now)
+            .order_by("due_at")
+            .values_list("pk", "claim_token", "pokes")[:limit]
+        )
+        rows.filter(pk__in=[pk for pk, _, _ in found]).update(
+            claim_token=F("claim_token") + 1, claimed_until=now + lease
+        )
+    return [Claim(pk=pk, token=token + 1, pokes=pokes) for pk, token, pokes in found]
+
+
+def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None, failed: bool = False) -> bool:
+    """Give the row back and say when it is due again; True when a poke came meanwhile (look again now).
+
+    Does nothing when the claim was lost: the new holder decides.
+    """
+    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
+    with transaction.atomic():
+        row = rows.select_for_update().filter(pk=claim.pk, claim_token=claim.token).only("pokes").first()
+        if row is None:
+            return False
+        poked = bool(row.pokes != claim.pokes)
+        rows.filter(pk=claim.pk).update(
+            claimed_until=None,
+            due_at=timezone.now() if poked else due_at,
+            failures=F("failures") + 1 if failed else 0,
+        )
+    return poked
+
+
+def extend(model: type[models.Model], claim: Claim, *, lease: timedelta = LEASE) -> None:
+    """Lengthen the lease before a long step. Raises ``ClaimLost``."""
+    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
+    if not rows.filter(pk=claim.pk, claim_token=claim.token).update(claimed_until=timezone.now() + lease):
+        raise ClaimLost(str(claim.pk))

@@ -1,0 +1,137 @@
+"""The one way to addresses that users give (webhooks, registries): resolve once, check, pin, no redirects.
+
+Public addresses are reachable; internal ones only when the administrator's ``PORTAL_EGRESS_ALLOW`` names
+the host or the network (F47). Every refusal says which rule it hit, never what the address answered.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+MAX_ANSWER_BYTES = 64 * 1024
+
+
+class EgressRefused(Exception):
+    """The address may not be reached; ``code`` says which rule."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class EgressFailed(Exception):
+    """The address may be reached but did not answer properly."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status and the first 64 KiB of the body."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Target:
+    """A checked address: connect to ``address``, speak to ``host``."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    address: str
+
+
+def is_public(address: Address) -> bool:
+    """True for globally routable unicast addresses, looking through IPv4 mapped, 6to4 and NAT64 forms."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        if address.teredo is not None:
+            return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def is_allowed(host: str, address: Address, allow: Sequence[str]) -> bool:
+    """Pure rule: public, or named by the allow-list (host name, address or network)."""
+    if is_public(address):
+        return True
+    for entry in allow:
+        if entry.lower() == host.lower():
+            return True
+        try:
+            network = ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            continue
+        if address.version == network.version and address in network:
+            return True
+    return False
+
+
+def check(url: str, *, allow: Sequence[str] | None = None) -> Target:
+    """Parse, resolve once and check every address. Raises ``EgressRefused`` or ``EgressFailed``."""
+    allow = settings.PORTAL_EGRESS_ALLOW if allow is None else allow
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise EgressRefused("url_invalid", f"This is not a URL: {error}.") from error
+    host = parts.hostname or ""
+    if parts.scheme not in {"http", "https"} or not host:
+        raise EgressRefused("url_scheme", "Only http:// and https:// addresses with a host name are allowed.")
+    if parts.username is not None or parts.password is not None:
+        raise EgressRefused("url_credentials", "The address must not contain a user name or password.")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise EgressFailed(f"The host {host} could not be resolved.") from error
+    addresses = [str(entry[4][0]).split("%")[0] for entry in found]
+    for text in addresses:
+        if not is_allowed(host, ipaddress.ip_address(text), allow):
+            raise EgressRefused(
+                "address_internal",
+                f"The host {host} is an internal address. An administrator can allow it in PORTAL_EGRESS_ALLOW.",
+            )
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(scheme=parts.scheme, host=host, port=port, path=path, address=addresses[0])
+
+
+class _PinnedConnection(http.client.HTTPConnection):
+    """Connects to the checked address and nowhere else; the host name stays for Host and TLS."""
+
+    def __init__(self, target: Target, timeout_s: float) -> None:
+        super().__init__(target.host, target.port, timeout=timeout_s)
+        self._target = target
+
+    def connect(self) -> None:
+        raw = socket.create_connection((self._target.address, self._target.port), self.timeout)
+        if self._target.scheme == "https":
+            self.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=self._target.host)
+        else:
+            self.sock = raw
+
+
+def post(url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 10) -> Answer:
+    """POST to a user-given address. Redirects are not followed: they come back as their status."""
+    target = check(url)
+    connection = _PinnedConnection(target, timeout_s)
+    try:
+        connection.request("POST", target.path, body=body, headers=dict(headers))
+        response = connection.getresponse()
+        return Answer(status=response.status, body=response.read(MAX_ANSWER_BYTES))
+    except (OSError, http.client.HTTPException) as error:
+        raise EgressFailed(f"{target.host}:{target.port} did not answer: {error}") from error
+    finally:
+        connection.close()

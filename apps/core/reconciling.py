@@ -1,0 +1,127 @@
+"""One loop for every kind that has something outside: claim, run, release, look again when poked.
+
+An app registers ``Reconciler(kind, model, run)`` in ``AppConfig.ready``. ``hint`` makes it quick, ``sweep``
+makes it right: both end in ``reconcile_one``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from celery import current_app
+from celery.exceptions import CeleryError
+from django.db import transaction
+from django.db.models import Value
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from apps.core import claims, wake
+from apps.core.claims import Claim, ClaimLost
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S = (1, 2, 5, 10, 20, 40, 60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciler:
+    """How one kind is brought to its desired state.
+
+    ``run(pk, claim)`` does the work outside any transaction and returns when the row is due again
+    (None: only when something changes). It may raise: the row is then retried with back-off.
+    """
+
+    kind: str
+    model: Any
+    run: Callable[[UUID, Claim], datetime | None]
+    lease: timedelta = claims.LEASE
+
+
+_registry: dict[str, Reconciler] = {}
+
+
+def register(reconciler: Reconciler) -> None:
+    """Add a kind; one reconciler per kind."""
+    if reconciler.kind in _registry:
+        raise ValueError(f"the kind {reconciler.kind!r} has a reconciler already")
+    _registry[reconciler.kind] = reconciler
+
+
+def hint(kind: str, pk: UUID) -> None:
+    """After commit, ask a worker to look at the row now. Losing the hint costs seconds, never work."""
+    transaction.on_commit(lambda: send_hint(kind, pk))
+
+
+def send_hint(kind: str, pk: UUID) -> None:
+    """Send the hint at once; for callers that hold no transaction."""
+    try:
+        current_app.send_task("core.reconcile", (kind, str(pk)), retry=False, ignore_result=True)
+    except (OperationalError, RedisError, CeleryError, OSError) as error:
+        log.warning("hint for %s %s was not sent, the sweep will find it: %s", kind, pk, error)
+
+
+def reconcile_one(kind: str, pk: UUID) -> bool:
+    """Claim the row and run its reconciler until no poke is left; False when another worker holds it."""
+    reconciler = _registry[kind]
+    claim = claims.take(reconciler.model, pk, lease=reconciler.lease)
+    if claim is None:
+        return False
+    _run_claimed(reconciler, claim)
+    return True
+
+
+def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
+    failed, due = False, None
+    try:
+        due = reconciler.run(claim.pk, claim)
+    except ClaimLost:
+        log.info("%s %s: another worker took over", reconciler.kind, claim.pk)
+        return
+    except Exception:  # a fault in one row must neither stop the worker nor lose the row
+        log.exception("%s %s: reconcile failed", reconciler.kind, claim.pk)
+        failed, due = True, _retry_at(reconciler, claim.pk)
+    if claims.release(reconciler.model, claim, due_at=due, failed=failed) and not failed:
+        send_hint(reconciler.kind, claim.pk)
+    elif due is not None:
+        wake.notify(wake.DUE)
+
+
+def _retry_at(reconciler: Reconciler, pk: UUID) -> datetime:
+    failures = reconciler.model.objects.as_system().filter(pk=pk).values_list("failures", flat=True).first() or 0
+    return timezone.now() + timedelta(seconds=BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+
+
+def due_soonest(*, limit: int = 500) -> list[tuple[str, UUID, datetime]]:
+    """The rows with the earliest ``due_at`` over all kinds, past or future, in one statement.
+
+    Rows that a worker holds count from the end of their lease, so that a dead worker's row comes back.
+    """
+    parts = [
+        reconciler.model.objects.as_system()
+        .filter(due_at__isnull=False)
+        .annotate(kind=Value(kind), when=Greatest("due_at", Coalesce("claimed_until", "due_at")))
+        .order_by("when")
+        .values_list("kind", "pk", "when")[:limit]
+        for kind, reconciler in _registry.items()
+    ]
+    if not parts:
+        return []
+    found = parts[0].union(*parts[1:], all=True).order_by("when") if len(parts) > 1 else parts[0]
+    return list(found[:limit])
+
+
+def sweep(*, limit: int = 500) -> datetime | None:
+    """Hint every due row; answers when the next one will be due. Level-triggered: safe at any time."""
+    now = timezone.now()
+    for kind, pk, when in due_soonest(limit=limit):
+        if when > now:
+            return when
+        send_hint(kind, pk)
+    return None

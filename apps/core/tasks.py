@@ -1,0 +1,21 @@
+"""Celery tasks of the base. A message carries a row's id and nothing else."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from apps.core import outbox, reconciling
+
+
+@shared_task(name="core.reconcile", ignore_result=True)
+def reconcile(kind: str, pk: str) -> None:
+    """Bring one row to its desired state, when nobody else is at it."""
+    reconciling.reconcile_one(kind, UUID(pk))
+
+
+@shared_task(name="core.deliver", ignore_result=True)
+def deliver(pk: str) -> None:
+    """Deliver one outbox message, when nobody else is at it."""
+    outbox.deliver_one(UUID(pk))

@@ -1,0 +1,66 @@
+"""PostgreSQL's NOTIFY as an alarm clock: the control process sleeps and is woken, it never polls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import psycopg
+from django.db import connection
+
+log = logging.getLogger(__name__)
+
+DUE = "mlportal_due"
+SCHEDULE = "mlportal_schedule"
+
+
+def notify(channel: str) -> None:
+    """Wake the listeners of ``channel`` when the current transaction commits (at once outside one)."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, '')", [channel])
+
+
+class Alarms:
+    """One listening connection for all loops of the process.
+
+    ``wait(channel, seconds)`` returns when the channel was notified, or after ``seconds``. A notification
+    between two waits is kept. After a lost connection every loop is woken once, since one may be missed.
+    """
+
+    def __init__(self) -> None:
+        self._events: dict[str, asyncio.Event] = {DUE: asyncio.Event(), SCHEDULE: asyncio.Event()}
+
+    async def listen(self, stop: asyncio.Event) -> None:
+        """Keep the connection until ``stop``; the control process runs this as a loop of its own."""
+        params = connection.get_connection_params()
+        wanted = ("host", "port", "user", "password", "dbname", "sslmode", "options")
+        settings = {key: params[key] for key in wanted if params.get(key)}
+        async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as link:
+            for channel in self._events:
+                await link.execute(f"LISTEN {channel}")
+            for event in self._events.values():
+                event.set()
+            closing = asyncio.create_task(stop.wait())
+            closing.add_done_callback(lambda _: asyncio.get_running_loop().create_task(link.close()))
+            try:
+                async for message in link.notifies():
+                    self._events[message.channel].set()
+            except psycopg.OperationalError:
+                if not stop.is_set():
+                    raise
+            finally:
+                closing.cancel()
+
+    async def wait(self, channel: str, stop: asyncio.Event, seconds: float) -> None:
+        """Sleep until the channel rings, ``stop`` is set, or ``seconds`` have passed."""
+        ring = self._events[channel]
+        tasks = [asyncio.create_task(ring.wait()), asyncio.create_task(stop.wait())]
+        try:
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        ring.clear()
+
+
+alarms = Alarms()

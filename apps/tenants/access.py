@@ -1,0 +1,55 @@
+"""Who may do what in a queue. Visibility is each model's ``visible_to``; this is about acting."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.actors import Actor
+from apps.core.errors import Forbidden
+from apps.tenants.models import Membership, Queue, Role
+
+RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.ADMIN: 2}
+
+
+def role_in(actor: Actor, queue: Queue) -> Role | None:
+    """The actor's role in the queue's team; platform administrators count as team administrators."""
+    if actor.is_admin:
+        return Role.ADMIN
+    found = (
+        Membership.objects.as_system()
+        .filter(team_id=queue.team_id, user_id=actor.user_id)
+        .values_list("role", flat=True)
+        .first()
+    )
+    return Role(found) if found else None
+
+
+def may(actor: Actor, queue: Queue, role: Role) -> bool:
+    """True when the actor has at least this role in the queue."""
+    have = role_in(actor, queue)
+    return have is not None and RANK[have] >= RANK[role]
+
+
+def require(actor: Actor, queue: Queue, role: Role = Role.MEMBER) -> None:
+    """Raise ``Forbidden`` unless the actor has at least ``role`` in the queue."""
+    if not may(actor, queue, role):
+        raise Forbidden(
+            _("Your role in the team of the queue “%(queue)s” does not allow this.") % {"queue": queue.name},
+            code="role_too_low",
+            next=_("Ask an administrator of the team for the role “%(role)s”.") % {"role": Role(role).label},
+        )
+
+
+def may_act_on(actor: Actor, queue: Queue, owner_id: object) -> bool:
+    """Owners act on what is theirs (as members), team administrators on everything of the team."""
+    return may(actor, queue, Role.MEMBER if owner_id == actor.user_id else Role.ADMIN)
+
+
+def require_act_on(actor: Actor, queue: Queue, owner_id: object) -> None:
+    """Raise ``Forbidden`` unless ``may_act_on``."""
+    if not may_act_on(actor, queue, owner_id):
+        raise Forbidden(
+            _("Only its owner or an administrator of the team may do this."),
+            code="not_owner",
+            next=_("Ask the owner, or an administrator of the team."),
+        )

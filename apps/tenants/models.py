@@ -1,0 +1,233 @@
+"""Users, teams, queues (one namespace each), the quota ledger and API tokens."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser, UserManager
+from django.db import models
+from django.db.models import Q, QuerySet
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from apps.clusters.models import Cluster
+from apps.core.actors import Actor
+from apps.core.models import Claimable, Record, Stateful
+from apps.core.scoping import EVERYTHING, NOTHING, ScopedManager
+from apps.core.states import StateTable
+from apps.tenants.states import QUEUE_STATES, QueueState
+
+
+class People(UserManager["User"]):
+    """Django's own manager (sign-in needs it) with the scoped entrance of all other models."""
+
+    def for_actor(self, actor: Actor) -> QuerySet[User]:
+        """Administrators see all, others the members of their teams."""
+        return self.get_queryset().filter(User.visible_to(actor)).distinct()
+
+    def as_system(self) -> QuerySet[User]:
+        """All users, for the portal's own loops."""
+        return self.get_queryset()
+
+
+class User(AbstractUser):
+    """A person. ``is_platform_admin`` is the one global role; all else comes from memberships."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    is_platform_admin = models.BooleanField(_("platform administrator"), default=False)
+    language = models.CharField(_("language"), max_length=10, blank=True, default="")
+    theme = models.CharField(_("theme"), max_length=10, blank=True, default="")
+    must_change_password = models.BooleanField(default=False)
+
+    objects: ClassVar[People] = People()  # type: ignore[misc]
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """See ``People.for_actor``."""
+        if actor.is_admin:
+            return EVERYTHING
+        return Q(pk=actor.user_id) | Q(memberships__team__memberships__user=actor.user_id)
+
+    @property
+    def name(self) -> str:
+        """What pages and audit show."""
+        return self.username
+
+    def audit_scope(self) -> dict[str, Any]:
+        """Users belong to no team alone."""
+        return {}
+
+    def live_scope(self) -> str:
+        """Administrators' group."""
+        return ""
+
+
+class Role(models.TextChoices):
+    """What a member may do in the queues of a team; each role includes the ones after it."""
+
+    ADMIN = "admin", _("team administrator")
+    MEMBER = "member", _("member")
+    VIEWER = "viewer", _("viewer")
+
+
+class Team(Record):
+    """People who share queues."""
+
+    name = models.CharField(_("name"), max_length=63, unique=True)
+    description = models.CharField(_("description"), max_length=300, blank=True, default="")
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="teams")
+
+    objects: ClassVar[ScopedManager[Team]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("team")
+        verbose_name_plural = _("teams")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """One's own teams."""
+        return EVERYTHING if actor.is_admin else Q(pk__in=team_ids(actor))
+
+    def audit_scope(self) -> dict[str, Any]:
+        return {"team_id": self.pk}
+
+    def get_absolute_url(self) -> str:
+        return reverse("tenants:team", args=[self.pk])
+
+
+class Membership(models.Model):
+    """A person's role in a team."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(_("role"), max_length=10, choices=Role.choices, default=Role.MEMBER)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects: ClassVar[ScopedManager[Membership]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "user"], name="membership_once")]
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Memberships of one's own teams."""
+        return EVERYTHING if actor.is_admin else Q(team_id__in=team_ids(actor))
+
+
+def team_ids(actor: Actor) -> QuerySet[Any]:
+    """Ids of the actor's teams, as a subquery."""
+    return Membership.objects.as_system().filter(user_id=actor.user_id).values("team_id")
+
+
+class Queue(Record, Stateful, Claimable):
+    """A namespace of one cluster with a quota, owned by a team.
+
+    ``cpu_millis``, ``memory_bytes``: guaranteed (sum of requests). Limits may go up to the oversell ratio
+    times that. ``gpus``: resource name -> count, never oversold. ``generation`` rises with each change of
+    what the namespace should be; ``observed_generation`` is the last one applied.
+    """
+
+    TABLE: ClassVar[StateTable] = QUEUE_STATES
+
+    name = models.CharField(_("name"), max_length=63)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="queues", verbose_name=_("team"))
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="queues", verbose_name=_("cluster"))
+    namespace = models.CharField(_("namespace"), max_length=63, editable=False)
+    cpu_millis = models.PositiveBigIntegerField(_("CPU"))
+    memory_bytes = models.PositiveBigIntegerField(_("memory"))
+    gpus = models.JSONField(_("GPUs"), default=dict, blank=True)
+    storage_bytes = models.PositiveBigIntegerField(_("storage"))
+    claims = models.PositiveIntegerField(_("volumes"), default=50)
+    pods = models.PositiveIntegerField(_("pods"), default=200)
+    cpu_oversell = models.DecimalField(_("CPU oversell"), max_digits=5, decimal_places=2, default=1)
+    memory_oversell = models.DecimalField(_("memory oversell"), max_digits=5, decimal_places=2, default=1)
+    generation = models.PositiveIntegerField(default=1)
+    observed_generation = models.PositiveIntegerField(default=0)
+
+    objects: ClassVar[ScopedManager[Queue]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
+        constraints = [
+            models.UniqueConstraint(fields=["name"], condition=~Q(state=QueueState.DELETED), name="queue_name_alive"),
+            models.UniqueConstraint(fields=["cluster", "namespace"], name="queue_namespace_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Queues of one's own teams."""
+        return EVERYTHING if actor.is_admin else Q(team_id__in=team_ids(actor))
+
+    def audit_scope(self) -> dict[str, Any]:
+        return {"team_id": self.team_id, "queue_id": self.pk}
+
+    def live_scope(self) -> str:
+        return self.pk.hex
+
+    def get_absolute_url(self) -> str:
+        return reverse("tenants:queue", args=[self.pk])
+
+
+class Reservation(models.Model):
+    """A line of the quota ledger: what one object holds of its queue until ``released_at``.
+
+    Amounts are limits (what the object may use), ``gpus`` by resource name. Written by
+    ``apps.tenants.ledger`` alone.
+    """
+
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="reservations")
+    kind = models.CharField(max_length=20)
+    object_id = models.UUIDField()
+    cpu_millis = models.PositiveBigIntegerField(default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0)
+    gpus = models.JSONField(default=dict)
+    storage_bytes = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    released_at = models.DateTimeField(null=True)
+
+    objects: ClassVar[ScopedManager[Reservation]] = ScopedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "object_id"], condition=Q(released_at__isnull=True), name="reservation_once"
+            )
+        ]
+        indexes = [models.Index(fields=["queue"], condition=Q(released_at__isnull=True), name="reservation_open")]
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Reservations in one's own queues."""
+        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
+
+
+class ApiToken(Record):
+    """A personal token for REST and the CLI: only its SHA-256 is stored; it is shown once.
+
+    ``scopes`` empty means all that the person may do; else verbs such as ``flow:run:<id>``.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(_("name"), max_length=100)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    prefix = models.CharField(max_length=12, editable=False)
+    scopes = models.JSONField(default=list, blank=True)
+    expires_at = models.DateTimeField(_("expires"))
+    last_used_at = models.DateTimeField(_("last used"), null=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True)
+
+    objects: ClassVar[ScopedManager[ApiToken]] = ScopedManager()
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """One's own."""
+        return Q(user_id=actor.user_id) if actor.user_id else NOTHING
