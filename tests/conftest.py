@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 
 RUN_VARIABLE = "MLPORTAL_TEST_RUN"
@@ -38,6 +39,7 @@ os.environ["PORTAL_HOME"] = str(_run / "home")
 os.environ["DATABASE_URL"] = f"postgresql://mlportal@/postgres?host={_run}&port=5432"
 os.environ["REDIS_URL"] = "memory://"
 os.environ["DJANGO_SETTINGS_MODULE"] = "mlportal.settings"
+django.setup()  # before the conftests of folders, which import models
 
 
 def pytest_configure() -> None:

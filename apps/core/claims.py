@@ -46,7 +46,7 @@ def take(model: type[models.Model], pk: UUID, *, lease: timedelta = LEASE, now: 
 
 
 def take_due(
-    model: type[models.Model], *, limit: int, lease: timedelta = LEASE, now: datetime | None = None, where: Q = Q()
+    model: type[models.Model], *, limit: int, lease: timedelta = LEASE, now: datetime | None = None
 ) -> list[Claim]:
     """Claim up to ``limit`` due rows in one statement each way; rows that others hold are skipped."""
     now = now or timezone.now()
@@ -55,7 +55,7 @@ def take_due(
     with transaction.atomic():
         found = list(
             rows.select_for_update(skip_locked=True)
-            .filter(free, where, due_at__lte=now)
+            .filter(free, due_at__lte=now)
             .order_by("due_at")
             .values_list("pk", "claim_token", "pokes")[:limit]
         )

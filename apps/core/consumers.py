@@ -7,7 +7,6 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
-
 from django.contrib.auth import get_user_model
 
 from apps.core import actors, live

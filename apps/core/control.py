@@ -50,7 +50,7 @@ async def _keep(name: str, loop: Loop, stop: asyncio.Event) -> None:
             return
         if asyncio.get_running_loop().time() - started > 60:
             wait_s = 1.0
-        await sleep(stop, wait_s + random.random())
+        await sleep(stop, wait_s + random.random())  # noqa: S311 - jitter, not a secret
         wait_s = min(wait_s * 2, 30)
 
 

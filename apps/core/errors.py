@@ -73,7 +73,8 @@ class NotFound(PortalError):
     code = "not_found"
     title = _("Not found")
 
-    def __init__(self, detail: Text = _("There is nothing here under this name."), **kwargs: Any) -> None:
+    def __init__(self, detail: Text = "", **kwargs: Any) -> None:
+        detail = detail or _("There is nothing here under this name.")
         kwargs.setdefault("next", _("Check the address, or ask its owner to share it with you."))
         super().__init__(detail, **kwargs)
 

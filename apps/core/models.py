@@ -120,6 +120,9 @@ class AuditEntry(models.Model):
         verbose_name_plural = _("audit entries")
         indexes = [models.Index(fields=["object_kind", "object_id", "-at"])]
 
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.verb} {self.object_name}"
+
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:
         """Administrators see all, others what they did themselves; objects show their own history."""
@@ -145,6 +148,9 @@ class OutboxMessage(models.Model):
     last_error = models.TextField(blank=True, default="")
 
     objects: ClassVar[ScopedManager[OutboxMessage]] = ScopedManager()
+
+    def __str__(self) -> str:
+        return self.key
 
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:

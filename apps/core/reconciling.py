@@ -106,9 +106,9 @@ def due_soonest(*, limit: int = 500) -> list[tuple[str, UUID, datetime]]:
     parts = [
         reconciler.model.objects.as_system()
         .filter(due_at__isnull=False)
-        .annotate(kind=Value(kind), when=Greatest("due_at", Coalesce("claimed_until", "due_at")))
+        .annotate(row_kind=Value(kind), when=Greatest("due_at", Coalesce("claimed_until", "due_at")))
         .order_by("when")
-        .values_list("kind", "pk", "when")[:limit]
+        .values_list("row_kind", "pk", "when")[:limit]
         for kind, reconciler in _registry.items()
     ]
     if not parts:

@@ -113,6 +113,9 @@ class Membership(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="membership_once")]
 
+    def __str__(self) -> str:
+        return f"{self.user_id} in {self.team_id}: {self.role}"
+
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:
         """Memberships of one's own teams."""
@@ -203,6 +206,9 @@ class Reservation(models.Model):
             )
         ]
         indexes = [models.Index(fields=["queue"], condition=Q(released_at__isnull=True), name="reservation_open")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.object_id}"
 
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:

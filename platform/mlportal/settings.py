@@ -25,6 +25,7 @@ DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver"]
 PORTAL_ORIGIN = ENVIRONMENT.origin
 PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
+PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -47,6 +48,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.core.middleware.actor_middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -171,9 +173,7 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # --- security headers -----------------------------------------------------------------------------------------------
 
-CONTENT_SECURITY_POLICY = content_security_policy(
-    apps_domain=ENVIRONMENT.apps_domain, port=ENVIRONMENT.http_port
-)
+CONTENT_SECURITY_POLICY = content_security_policy(apps_domain=ENVIRONMENT.apps_domain, port=ENVIRONMENT.http_port)
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 # Not "same-origin": browsers would then send "Origin: null" with the ticket posted to an instance's host.
