@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -30,7 +30,7 @@ class Image(Record):
     position = models.PositiveIntegerField(default=100)
     retired = models.BooleanField(_("retired"), default=False)
 
-    objects: ClassVar[ScopedManager[Image]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("image")
@@ -56,7 +56,7 @@ class Size(Record):
     position = models.PositiveIntegerField(default=100)
     retired = models.BooleanField(_("retired"), default=False)
 
-    objects: ClassVar[ScopedManager[Size]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("size")

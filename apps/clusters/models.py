@@ -48,7 +48,7 @@ class Cluster(Record, Stateful):
     version = models.CharField(_("version"), max_length=60, blank=True, default="")
     last_contact_at = models.DateTimeField(_("last contact"), null=True)
 
-    objects: ClassVar[ScopedManager[Cluster]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("cluster")
@@ -87,7 +87,7 @@ class Node(models.Model):
     taints = models.JSONField(default=list)
     seen_at = models.DateTimeField()
 
-    objects: ClassVar[ScopedManager[Node]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="node_once")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions, serializers, status
@@ -36,8 +36,9 @@ def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | 
     response = Response(problem.as_problem(), status=problem.status, content_type=PROBLEM_JSON)
     if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
         response["WWW-Authenticate"] = 'Bearer realm="mlportal"'
-    if isinstance(error, exceptions.Throttled) and error.wait:
-        response["Retry-After"] = str(int(error.wait) + 1)
+    wait_s = getattr(error, "wait", None)  # set by DRF's Throttled
+    if wait_s:
+        response["Retry-After"] = str(int(wait_s) + 1)
     return response
 
 
@@ -129,7 +130,7 @@ class PortalViewSet(ViewSet):
     """
 
     kind: ClassVar[str]
-    rows: ClassVar[Callable[[Actor], QuerySet[Any]]]
+    rows: ClassVar[Any]
     spec: ClassVar[ListSpec] = ListSpec()
     item: ClassVar[type[serializers.Serializer[Any]]]
     lookup_value_regex = "[0-9a-fA-F-]{32,36}"
@@ -137,7 +138,7 @@ class PortalViewSet(ViewSet):
     @property
     def actor(self) -> Actor:
         """Who asks."""
-        found: Actor = self.request.actor
+        found: Actor = self.request.actor  # type: ignore[attr-defined]
         return found
 
     def get(self, pk: Any) -> Any:
@@ -214,9 +215,9 @@ class AuditViewSet(PortalViewSet):
     item = AuditItem
     spec = ListSpec(
         filters={
-            "verb": lambda text: listing.Q(verb__startswith=text),
-            "actor": lambda text: listing.Q(actor_name=text),
-            "object": lambda text: listing.Q(object_name=text),
+            "verb": lambda text: Q(verb__startswith=text),
+            "actor": lambda text: Q(actor_name=text),
+            "object": lambda text: Q(object_name=text),
         },
         sorts={"at": "at"},
         default_sort="-at",

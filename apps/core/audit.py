@@ -11,7 +11,7 @@ from apps.core.models import AuditEntry, Record
 
 def record(*, actor: Actor, verb: str, obj: Record, detail: Mapping[str, Any] | None = None) -> AuditEntry:
     """Write who did ``verb`` (``instance.start``, ``queue.quota`` ...) to ``obj``; ``detail`` holds no secret."""
-    return AuditEntry.objects.create(
+    entry: AuditEntry = AuditEntry.objects.create(
         actor_id=actor.user_id,
         actor_name=actor.name,
         token_id=actor.token_id,
@@ -23,6 +23,7 @@ def record(*, actor: Actor, verb: str, obj: Record, detail: Mapping[str, Any] | 
         detail=dict(detail or {}),
         **obj.audit_scope(),
     )
+    return entry
 
 
 def history(obj: Record, *, limit: int = 100) -> list[AuditEntry]:

@@ -113,7 +113,7 @@ class AuditEntry(models.Model):
     queue_id = models.UUIDField(null=True, db_index=True)
     detail = models.JSONField(default=dict)
 
-    objects: ClassVar[ScopedManager[AuditEntry]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("audit entry")
@@ -147,7 +147,7 @@ class OutboxMessage(models.Model):
     delivered_at = models.DateTimeField(null=True)
     last_error = models.TextField(blank=True, default="")
 
-    objects: ClassVar[ScopedManager[OutboxMessage]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     def __str__(self) -> str:
         return self.key

@@ -97,7 +97,8 @@ def sweep(*, limit: int = 200) -> datetime | None:
     now = timezone.now()
     messages = OutboxMessage.objects.as_system().filter(due_at__isnull=False).order_by("due_at")
     for pk, due_at in messages.values_list("pk", "due_at")[:limit]:
-        if due_at > now:
-            return due_at
+        if due_at is not None and due_at > now:
+            soonest: datetime = due_at
+            return soonest
         send_hint(pk)
     return None

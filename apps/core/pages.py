@@ -97,7 +97,7 @@ class PortalPage(LoginRequiredMixin, View):
         found: Actor = self.request.actor  # type: ignore[attr-defined]
         return found
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             response: HttpResponse = super().dispatch(request, *args, **kwargs)  # type: ignore[assignment]
             return response

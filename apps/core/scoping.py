@@ -38,6 +38,6 @@ class ScopedManager(models.Manager[M], Generic[M]):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"{self.model.__name__}.objects: say for_actor(actor) or as_system()")
 
-    all = filter = exclude = get = first = last = count = exists = values = values_list = _refuse  # type: ignore[assignment]
-    order_by = aggregate = annotate = update_or_create = get_or_create = select_related = _refuse  # type: ignore[assignment]
-    select_for_update = in_bulk = none = prefetch_related = earliest = latest = iterator = _refuse  # type: ignore[assignment]
+    all = filter = exclude = get = first = last = count = exists = values = values_list = _refuse
+    order_by = aggregate = annotate = update_or_create = get_or_create = select_related = _refuse
+    select_for_update = in_bulk = none = prefetch_related = earliest = latest = iterator = _refuse

@@ -41,7 +41,7 @@ class Volume(Record, Stateful, Claimable):
     claim_uid = models.CharField(max_length=60, blank=True, default="", editable=False)
     generation = models.PositiveIntegerField(default=1)
 
-    objects: ClassVar[ScopedManager[Volume]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("volume")

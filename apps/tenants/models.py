@@ -41,7 +41,7 @@ class User(AbstractUser):
     theme = models.CharField(_("theme"), max_length=10, blank=True, default="")
     must_change_password = models.BooleanField(default=False)
 
-    objects: ClassVar[People] = People()  # type: ignore[misc]
+    objects: ClassVar[People] = People()
 
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:
@@ -79,7 +79,7 @@ class Team(Record):
     description = models.CharField(_("description"), max_length=300, blank=True, default="")
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="teams")
 
-    objects: ClassVar[ScopedManager[Team]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("team")
@@ -108,7 +108,7 @@ class Membership(models.Model):
     role = models.CharField(_("role"), max_length=10, choices=Role.choices, default=Role.MEMBER)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects: ClassVar[ScopedManager[Membership]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="membership_once")]
@@ -152,7 +152,7 @@ class Queue(Record, Stateful, Claimable):
     generation = models.PositiveIntegerField(default=1)
     observed_generation = models.PositiveIntegerField(default=0)
 
-    objects: ClassVar[ScopedManager[Queue]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         verbose_name = _("queue")
@@ -197,7 +197,7 @@ class Reservation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     released_at = models.DateTimeField(null=True)
 
-    objects: ClassVar[ScopedManager[Reservation]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         constraints = [
@@ -231,7 +231,7 @@ class ApiToken(Record):
     last_used_at = models.DateTimeField(_("last used"), null=True)
     revoked_at = models.DateTimeField(_("revoked"), null=True)
 
-    objects: ClassVar[ScopedManager[ApiToken]] = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:
