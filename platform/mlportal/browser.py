@@ -53,6 +53,7 @@ class PackageFinder(BaseFinder):
 
 
 class ManifestStorage(CompressedManifestStaticFilesStorage):
-    """Hashed names, so that browsers keep files for ever; libraries' references to absent source maps are ignored."""
+    """Hashed names, so that browsers keep files for ever. Source maps are not served, so references to them stay."""
 
     manifest_strict = False
+    patterns = (("*.css", (r"""(?P<matched>url\((?P<quote>['"]{0,1})\s*(?P<url>.*?)(?P=quote)\))""",)),)

@@ -1,4 +1,4 @@
-"""The environment variables that a person sets, parsed once into one frozen object with errors that name the variable."""
+"""The environment variables that a person sets, parsed once; errors name the variable."""
 
 from __future__ import annotations
 
@@ -69,6 +69,11 @@ class Environment:
         return self.cluster == "local"
 
     @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of the cluster that is registered at the first start."""
+        return self.home.localkube / "kubeconfig" if self.cluster_embedded else Path(self.cluster)
+
+    @property
     def authority(self) -> str:
         """Host and port of the portal as a browser on this machine writes them."""
         return f"{_bracketed(self.http_address)}:{self.http_port}"
@@ -129,9 +134,7 @@ def parse_database_url(url: str) -> Database:
     query = _query(parts.query)
     unknown = set(query) - {"host", "port", "sslmode"}
     if unknown:
-        raise BadEnvironment(
-            f"DATABASE_URL has the unknown option {min(unknown)!r}; known are host, port and sslmode."
-        )
+        raise BadEnvironment(f"DATABASE_URL has the unknown option {min(unknown)!r}; known are host, port and sslmode.")
     try:
         port = str(parts.port or query.get("port", ""))
     except ValueError as error:

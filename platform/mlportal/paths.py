@@ -55,6 +55,11 @@ class Home:
         return self.secrets / "portal.json"
 
     @property
+    def first_password(self) -> Path:
+        """The generated password of `admin`, from its making until it has been shown."""
+        return self.secrets / "first-password"
+
+    @property
     def localkube(self) -> Path:
         """The embedded cluster's store, volumes, images and kubeconfig."""
         return self.root / "localkube"
@@ -78,6 +83,11 @@ class Home:
     def lock_file(self) -> Path:
         """Held by the one `up` that uses this folder."""
         return self.root / "lock"
+
+    @property
+    def processes_file(self) -> Path:
+        """Who runs, noted for the case that the supervisor is killed."""
+        return self.run / "processes.json"
 
     @property
     def redis_socket(self) -> Path:

@@ -88,7 +88,7 @@ def started(program: Program, *, log: Path, within_s: float = 20.0) -> Iterator[
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=detach,
+            preexec_fn=detach,  # noqa: PLW1509 - the callers have one thread
         )
     try:
         deadline = time.monotonic() + within_s

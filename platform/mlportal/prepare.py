@@ -1,0 +1,60 @@
+"""One-off work of a start, in a process of its own: the database's tables, static files, the first records."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import StringIO
+
+import django
+import psycopg
+from django.core.management import call_command, get_commands
+from psycopg import sql
+
+from mlportal import env, stamps
+from mlportal.env import Environment
+
+PASSWORD_LINE = "administrator password: "  # noqa: S105 - the words before one
+"""How the command `bootstrap` gives a password that it has made."""
+
+
+def run() -> int:
+    """Do what changed since the last time; every step may be repeated. Returns the exit status."""
+    environment = env.read()
+    file = environment.home.root / "stamps.json"
+    before, now = stamps.read(file), stamps.current(environment)
+    _make_database(environment)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
+    os.environ["PORTAL_STATEMENT_TIMEOUT_S"] = "0"  # a migration may take as long as it needs
+    django.setup()
+    if before is None or before.migrate != now.migrate or not environment.database_embedded:
+        call_command("migrate", interactive=False, verbosity=0)
+    if before is None or before.static != now.static or not environment.home.static.is_dir():
+        call_command("collectstatic", interactive=False, clear=True, verbosity=0)
+    if "bootstrap" in get_commands():
+        _bootstrap(environment)
+    stamps.write(file, now)
+    return 0
+
+
+def _make_database(environment: Environment) -> None:
+    if not environment.database_embedded:
+        return
+    database = environment.database
+    with psycopg.connect(host=database.host, user=database.user, dbname="postgres", autocommit=True) as connection:
+        known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database.name]).fetchone()
+        if known is None:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database.name)))
+
+
+def _bootstrap(environment: Environment) -> None:
+    """Make the first records. A password goes to a file of mode 0600, not to the log: the supervisor shows it once."""
+    output = StringIO()
+    call_command("bootstrap", stdout=output)
+    for line in output.getvalue().splitlines():
+        if line.startswith(PASSWORD_LINE):
+            descriptor = os.open(environment.home.first_password, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(line.removeprefix(PASSWORD_LINE))
+        else:
+            sys.stdout.write(f"{line}\n")

@@ -1,0 +1,154 @@
+"""The programs of a running portal, what each needs, and in which order they stop."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from mlportal import stamps
+from mlportal.embedded import caddy, postgres, redis
+from mlportal.env import Environment
+from mlportal.paths import ROOT
+from mlportal.preflight import can_listen
+from mlportal.program import Program, accepts, remove_socket
+from mlportal.supervise import Supervised
+
+_BACKENDS, _CLUSTER, _PORTAL = 1, 2, 3
+
+
+def supervised(environment: Environment) -> list[Supervised]:
+    """All programs for these settings, in the order in which they are worth starting."""
+    home = environment.home
+    prepared = stamps.read(home.root / "stamps.json") == stamps.current(environment) and environment.database_embedded
+    programs: list[Supervised] = []
+    if environment.database_embedded:
+        programs.append(Supervised(program=postgres.program(data=home.postgres_data, run=home.run), stage=_BACKENDS))
+    if environment.redis_embedded:
+        server = redis.program(data=home.redis_data, socket=home.redis_socket)
+        programs.append(Supervised(program=server, stage=_BACKENDS))
+    front = caddy.program(
+        folder=home.root / "caddy",
+        address=environment.http_address,
+        port=environment.http_port,
+        admin=home.caddy_admin_socket,
+        web=home.web_socket,
+        apps_domain=environment.apps_domain,
+    )
+    programs.append(Supervised(program=front, stage=_CLUSTER))
+    if environment.cluster_embedded and (ROOT / "platform" / "localkube" / "__main__.py").is_file():
+        # On a warm start the first page comes first; on a cold one the first records need the cluster's address.
+        programs.append(Supervised(program=_localkube(environment), stage=_CLUSTER, needs=("web",) if prepared else ()))
+    if not prepared:
+        needs = tuple(name for name in ("postgres", "localkube") if any(p.program.name == name for p in programs))
+        programs.append(Supervised(program=_prepare(environment), stage=_PORTAL, needs=needs, once=True))
+    programs.append(Supervised(program=_web(environment), stage=_PORTAL, needs=("prepare",)))
+    after_web = ("prepare", "postgres", "redis", "web")
+    programs.append(Supervised(program=_worker(environment), stage=_PORTAL, needs=after_web))
+    programs.append(Supervised(program=_control(environment), stage=_PORTAL, needs=after_web))
+    return programs
+
+
+def _python(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, *arguments)
+
+
+def _environ(environment: Environment) -> dict[str, str]:
+    return {
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "platform"))),
+        "PYTHONUNBUFFERED": "1",
+        "DJANGO_SETTINGS_MODULE": "mlportal.settings",
+        "PORTAL_HOME": str(environment.home.root),
+        # glibc keeps an arena per thread otherwise, and memory that was freed stays with the process.
+        "MALLOC_ARENA_MAX": "2",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+    }
+
+
+def _always() -> bool:
+    return True
+
+
+def _prepare(environment: Environment) -> Program:
+    return Program(
+        name="prepare", argv=_python("-m", "mlportal", "prepare"), environ=_environ(environment), ready=_always
+    )
+
+
+def _web(environment: Environment) -> Program:
+    path = environment.home.web_socket
+    return Program(
+        name="web",
+        argv=_python(
+            *("-m", "uvicorn", "mlportal.asgi:application", "--uds", str(path)),
+            *("--lifespan", "off", "--proxy-headers", "--forwarded-allow-ips", "*"),
+            *("--log-config", str(Path(__file__).with_name("uvicorn-log.json"))),
+            *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "3"),
+        ),
+        environ=_environ(environment),
+        ready=lambda: accepts(path),
+        prepare=lambda: remove_socket(path),
+        cleanup=lambda: remove_socket(path),
+    )
+
+
+def _worker(environment: Environment) -> Program:
+    return Program(
+        name="worker",
+        argv=_python(
+            *("-m", "celery", "-A", "mlportal", "-q", "worker", "--pool", "threads", "-c", "8"),
+            *("--without-mingle", "--without-gossip", "--without-heartbeat", "--loglevel", "WARNING"),
+        ),
+        environ=_environ(environment),
+        ready=_always,
+        stop_wait_s=15.0,
+    )
+
+
+def _control(environment: Environment) -> Program:
+    return Program(
+        name="control",
+        argv=_python(str(ROOT / "manage.py"), "control"),
+        environ=_environ(environment),
+        ready=_always,
+        stop_wait_s=15.0,
+    )
+
+
+def _localkube(environment: Environment) -> Program:
+    home = environment.home
+    folder = home.localkube
+    ready_file = folder / "ready"
+
+    def prepare() -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ready_file.unlink(missing_ok=True)
+
+    return Program(
+        name="localkube",
+        argv=_python(
+            *("-m", "localkube", "serve", "--home", str(folder)),
+            *("--listen", f"127.0.0.1:{_cluster_port(home.root / 'localkube.port')}"),
+            *("--caddy-admin", str(home.caddy_admin_socket)),
+        ),
+        environ=_environ(environment),
+        ready=ready_file.exists,
+        prepare=prepare,
+        stop_wait_s=45.0,
+    )
+
+
+def _cluster_port(file: Path) -> int:
+    """A free port for the cluster's API, the same at each start while it stays free."""
+    try:
+        port = int(file.read_text(encoding="ascii"))
+        if can_listen("127.0.0.1", port):
+            return port
+    except (OSError, ValueError):
+        pass  # the first start, or a damaged note: choose one
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    file.write_text(f"{port}\n", encoding="ascii")
+    return port
