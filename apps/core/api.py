@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions, serializers, status
@@ -19,12 +19,13 @@ from rest_framework.viewsets import ViewSet
 
 from apps.core import listing
 from apps.core.actors import Actor
-from apps.core.errors import Invalid, NotFound, PortalError
+from apps.core.errors import Forbidden, Invalid, NotFound, PortalError
 from apps.core.listing import ListSpec
 from apps.core.models import AuditEntry
 
 log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
+READS = frozenset({"list", "retrieve"})
 IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
 
 
@@ -135,14 +136,31 @@ class PortalViewSet(ViewSet):
     item: ClassVar[type[serializers.Serializer[Any]]]
     lookup_value_regex = "[0-9a-fA-F-]{32,36}"
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """After authentication: a token with scopes may do what they name and nothing else."""
+        super().initial(request, *args, **kwargs)
+        self.check_scope(kwargs.get("pk"))
+
+    def check_scope(self, pk: Any) -> None:
+        """Raise ``Forbidden`` unless the actor's scopes, if any, allow this action (on this object)."""
+        scopes = self.actor.scopes
+        action = "read" if self.action in READS else (self.action or "").replace("_", "-")
+        wanted = f"{self.kind}:{action}"
+        if scopes and wanted not in scopes and (pk is None or f"{wanted}:{pk}" not in scopes):
+            raise Forbidden(
+                _("This token may not do “%(scope)s”.") % {"scope": wanted},
+                code="scope_missing",
+                next=_("Use a token with this scope, or one without scopes."),
+            )
+
     @property
     def actor(self) -> Actor:
         """Who asks."""
         found: Actor = self.request.actor  # type: ignore[attr-defined]
         return found
 
-    def get(self, pk: Any) -> Any:
-        """The visible row with this id. Raises ``NotFound``."""
+    def find(self, pk: Any) -> Any:
+        """The visible row with this id. Raises ``NotFound``. (A view set's ``get`` is the HTTP method.)"""
         try:
             key = uuid.UUID(str(pk))
         except ValueError:
@@ -184,7 +202,7 @@ class PortalViewSet(ViewSet):
 
     def retrieve(self, request: Request, pk: str) -> Response:
         """One item by id."""
-        return self.answer(self.get(pk))
+        return self.answer(self.find(pk))
 
 
 def idempotent_id(actor: Actor, kind: str, key: str | None) -> uuid.UUID:
@@ -224,7 +242,7 @@ class AuditViewSet(PortalViewSet):
     )
     lookup_value_regex = "[0-9]+"
 
-    def get(self, pk: Any) -> Any:
+    def find(self, pk: Any) -> Any:
         """Audit entries have plain numbers."""
         found = type(self).rows(self.actor).filter(pk=int(pk)).first()
         if found is None:

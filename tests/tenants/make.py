@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from kubekit import names
-
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import actors
 from apps.core.actors import Actor
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.states import QueueState
+from kubekit import names
 
 GIB = 1 << 30
 _number = itertools.count(1)
