@@ -18,7 +18,8 @@ How the parts fit together::
 ``streams``        asynchronous watch, log, exec, port-forward
 ``listwatch``      list, then watch, then list again; never gives up
 ``observe``        raw objects and events -> frozen observations
-``diagnose``       observations -> findings with evidence and next step
+``events``         events in plain words; stages of a start
+``diagnose``       observations -> findings with evidence and next step; how an attempt ended
 ``errors``         `SpecError`, `CredentialError` and the `KubeError` family
 =================  ====================================================================================
 

@@ -1,0 +1,58 @@
+"""Causes in the image: not there, not allowed, registry away."""
+
+from __future__ import annotations
+
+import re
+
+from kubekit.diagnose.model import Context, Finding, strip
+
+#: In order: "no such host" and "404 Not Found" both contain words of other causes.
+_TEXTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), code, following)
+    for pattern, code, following in (
+        (r"no such host|server misbehaving|connection refused|no route to host|network is unreachable|i/o timeout|"
+         r"TLS handshake|x509|reset by peer", "registry_unreachable", "wait_or_tell_admin"),
+        (r"unauthorized|authentication required|access denied|access forbidden|denied|\b40[13]\b",
+         "image_denied", "fix_image_access"),
+        (r"not found|manifest unknown|does not exist|no such image|name unknown|\b404\b",
+         "image_not_found", "fix_image"),
+        (r"timeout|timed out|deadline exceeded|\bEOF\b|\b(429|50[0234])\b",
+         "registry_unreachable", "wait_or_tell_admin"),
+    )
+)  # fmt: skip
+_PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+)
+
+
+def image_trouble(context: Context) -> Finding | None:
+    main = context.pod.main if context.pod is not None else None
+    if main is None or main.state != "waiting" or main.reason not in _PULL_REASONS:
+        return None
+    texts = [note.message for note in reversed(context.events) if note.reason in ("Failed", "ErrImageNeverPull")]
+    said = [main.message, *(text for text in texts if "pull" in text.lower() or "image" in text.lower())]
+    text = next((row for row in said if row and "Back-off" not in row), main.message)
+    code, following = classify_pull(main.reason, text)
+    return Finding(
+        code=code, params={"image": context.image or main.image}, evidence=strip(text), next=following
+    )  # fmt: skip
+
+
+def classify_pull(reason: str, text: str) -> tuple[str, str]:
+    """(code, next) of a failed pull, from the container's reason and the runtime's text.
+
+    Registries hide whether a private image exists ("does not exist or may require authorization"); that reads as not
+    found, the likelier cause, unless a 401 or 403 stands beside it.
+    """
+    if reason == "InvalidImageName":
+        return "image_name_invalid", "fix_image"
+    if reason == "ErrImageNeverPull":
+        return "image_not_found", "fix_image"
+    # Names in quotes are the image's or an address: "team/app:404" must not be read as an answer.
+    plain = re.sub(r'"[^"]*"', "", text)
+    if "may require" in plain and not re.search(r"unauthorized|\b40[13]\b", plain, re.IGNORECASE):
+        return "image_not_found", "fix_image"
+    for pattern, code, following in _TEXTS:
+        if pattern.search(plain):
+            return code, following
+    return "image_pull_failed", "fix_image"

@@ -1,0 +1,74 @@
+"""Causes in volumes: missing, without storage, busy, full."""
+
+from __future__ import annotations
+
+import re
+
+from kubekit.diagnose.model import Context, Finding, ended_container, excerpt, strip
+from kubekit.diagnose.node import NO_CLAIM, UNBOUND, unscheduled_text
+
+
+def volume_missing(context: Context) -> Finding | None:
+    here = {claim.name for claim in context.claims if not claim.deleting}
+    absent = [name for name in context.wanted_claims if name not in here]
+    text = unscheduled_text(context)
+    named = NO_CLAIM.search(text)
+    if named is not None:
+        absent = [named[1]]
+    elif (note := context.said("FailedMount")) is not None and (found := NO_CLAIM.search(note.message)) is not None:
+        absent, text = [found[1]], note.message
+    elif not context.claims:
+        # Without a single observed claim the list was not read, and its absence proves nothing.
+        absent = []
+    if not absent:
+        return None
+    return Finding(code="volume_missing", params={"claims": absent}, evidence=strip(text), next="choose_other_volume")
+
+
+def volume_unbound(context: Context) -> Finding | None:
+    pod = context.pod
+    if pod is not None and (pod.node is not None or pod.finished):
+        return None
+    lost = [claim.name for claim in context.claims if claim.phase == "Lost"]
+    if lost:
+        return Finding(code="volume_lost", params={"claims": lost}, evidence=context.warnings(), next="ask_admin")
+    note = context.said("ProvisioningFailed", "FailedBinding")
+    unbound = UNBOUND.search(unscheduled_text(context))
+    pending = [claim.name for claim in context.claims if claim.phase == "Pending"]
+    if note is None and unbound is None:
+        return None
+    if context.claims and not pending:
+        return None
+    text = note.message if note is not None else unscheduled_text(context)
+    return Finding(code="volume_not_bound", params={"claims": pending}, evidence=strip(text), next="wait_or_tell_admin")
+
+
+def volume_mount(context: Context) -> Finding | None:
+    main = context.pod.main if context.pod is not None else None
+    if main is not None and main.state != "waiting":
+        return None
+    note = context.said("FailedAttachVolume", "FailedMount")
+    if note is None:
+        return None
+    if "Multi-Attach" in note.message or "already exclusively attached" in note.message:
+        return Finding(code="volume_busy", evidence=(note.message,), next="stop_other_user")
+    secret = re.search(r'(secret|configmap) "([^"]+)" not found', note.message)
+    if secret is not None:
+        params = {"kind": secret[1], "name": secret[2]}
+        return Finding(code="config_missing", params=params, evidence=(note.message,), next="start_again")
+    return Finding(code="volume_mount_failed", evidence=(note.message,), next="ask_admin")
+
+
+FULL_VOLUME = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|disk is full", re.IGNORECASE)
+
+
+def volume_full(context: Context) -> Finding | None:
+    ended = ended_container(context)
+    running_but_unready = context.pod is not None and not context.pod.ready
+    if ended is None and not running_but_unready:
+        return None
+    for text in (ended.message if ended is not None else "", context.log_tail, *context.warnings()):
+        line = next((row for row in text.splitlines() if FULL_VOLUME.search(row)), None)
+        if line is not None:
+            return Finding(code="volume_full", evidence=(excerpt(line.strip()),), next="free_or_grow_volume")
+    return None
