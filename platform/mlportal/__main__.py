@@ -12,13 +12,21 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("up", help="start everything and stay in the foreground")
     actions.add_parser("prepare", help="tables, static files, first records (part of every start)")
-    if parser.parse_args().action == "up":
-        from mlportal import up  # noqa: PLC0415 - the supervisor stays small: it never loads Django
+    words = actions.add_parser("words", help="the words of the interface")
+    words.add_argument("what", choices=("collect", "check"))
+    arguments = parser.parse_args()
+    # Imported here so that the supervisor stays small: it never loads Django.
+    if arguments.action == "up":
+        from mlportal import up  # noqa: PLC0415
 
         return up.main()
-    from mlportal import prepare  # noqa: PLC0415
+    if arguments.action == "prepare":
+        from mlportal import prepare  # noqa: PLC0415
 
-    return prepare.run()
+        return prepare.run()
+    from mlportal import words as catalogue  # noqa: PLC0415
+
+    return catalogue.collect() if arguments.what == "collect" else catalogue.check()
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class PackageFinder(BaseFinder):
         """Nothing to check: set-up installs the packages before Django starts."""
         return []
 
-    def find(self, path: str, find_all: bool = False, **_kwargs: Any) -> str | list[str]:
+    def find(self, path: str, find_all: bool = False, **_kwargs: Any) -> str | list[str]:  # type: ignore[override]
         """The file's path, or an empty list."""
         if not self.storage.exists(path):
             return []
@@ -52,7 +52,7 @@ class PackageFinder(BaseFinder):
         return ((name, self.storage) for name in FILES if self.storage.exists(name))
 
 
-class ManifestStorage(CompressedManifestStaticFilesStorage):
+class ManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
     """Hashed names, so that browsers keep files for ever. Source maps are not served, so references to them stay."""
 
     manifest_strict = False

@@ -19,11 +19,12 @@ class ContentSecurityPolicy:
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if iscoroutinefunction(self):
+        if self.is_async:
             return self._call_async(request)
         return _stamp(self.get_response(request))  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ import time
 class LineFormatter(logging.Formatter):
     """`2030-01-02T03:04:05Z WARNING name: text`. Line breaks inside a message become ` | `."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%SZ"
     default_msec_format = None
 

@@ -149,6 +149,6 @@ def _cluster_port(file: Path) -> int:
         pass  # the first start, or a damaged note: choose one
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port = int(probe.getsockname()[1])
     file.write_text(f"{port}\n", encoding="ascii")
     return port

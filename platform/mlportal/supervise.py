@@ -59,6 +59,7 @@ class _Child(Subprocess):  # type: ignore[misc]
     done = False
     announced = False
     last_line = ""
+    backoff: int
 
     @property
     def program(self) -> Program:

@@ -1,0 +1,44 @@
+# Every target does its own set-up; a set-up that is still valid costs a tenth of a second.
+PYTHON ?= python3
+BIN := .venv/bin
+RUN := PYTHONPATH=.:platform $(BIN)/python
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: up test lint bench e2e set-up set-up-dev set-up-browser requirements messages
+
+up: set-up
+	@$(RUN) -m mlportal up
+
+test: set-up-dev
+	@$(PYTEST) -n 2 --dist loadgroup $(ARGS)
+
+lint: set-up-dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@PYTHONPATH=.:platform $(BIN)/lint-imports
+	@$(RUN) manage.py makemigrations --check --dry-run
+	@$(RUN) -m mlportal words check
+
+bench: set-up-dev
+	@$(RUN) -m tests.benchmarks $(ARGS)
+
+e2e: set-up-dev
+	@$(PYTEST) tests/journeys $(ARGS)
+
+# What `up` needs: packages from PyPI and npm, translations, and three programs of the distribution.
+set-up:
+	@$(PYTHON) -I platform/mlportal/setup.py runtime
+
+# The same, and what tests and checks need.
+set-up-dev:
+	@$(PYTHON) -I platform/mlportal/setup.py dev
+
+# After a change of requirements*.in: pin everything again.
+requirements: set-up
+	@$(BIN)/uv pip compile -q requirements.in -o requirements.txt --no-header --no-emit-index-url --no-emit-find-links
+	@$(BIN)/uv pip compile -q requirements-dev.in -o requirements-dev.txt --no-header --no-emit-index-url --no-emit-find-links
+
+# After a change of words: collect them for translation.
+messages: set-up-dev
+	@$(RUN) -m mlportal words collect
