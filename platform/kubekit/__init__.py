@@ -16,6 +16,7 @@ How the parts fit together::
 ``kinds``          kind -> API path
 ``client``         `Cluster`: synchronous REST, thread-safe, dicts in and out
 ``streams``        asynchronous watch, log, exec, port-forward
+``tunnel``         the two ends of an exec or port-forward WebSocket
 ``listwatch``      list, then watch, then list again; never gives up
 ``observe``        raw objects and events -> frozen observations
 ``events``         events in plain words; stages of a start
