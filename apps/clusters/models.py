@@ -104,3 +104,24 @@ class Node(models.Model):
         """What is left of a resource on this node."""
         allocatable: Any = self.allocatable.get(resource, 0)
         return max(0, int(allocatable) - int(self.requested.get(resource, 0)))
+
+
+class Installation(models.Model):
+    """The one row that says which portal this is: its id labels every object, so that two portals on one cluster
+    never touch each other's. It lives in the database, because a restored database must know its objects again.
+    """
+
+    install = models.CharField(max_length=20)
+
+    objects: ClassVar[ScopedManager[Installation]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(pk=1), name="installation_one_row")]
+
+    def __str__(self) -> str:
+        return self.install
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Administrators only."""
+        return EVERYTHING if actor.is_admin else NOTHING

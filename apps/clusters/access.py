@@ -1,0 +1,60 @@
+"""The way from a cluster's row to a client: one per process and credentials, so that connections are reused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import asdict
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from apps.clusters.models import Cluster
+from apps.clusters.states import ClusterState
+from apps.core.errors import Conflict
+from kubekit import client
+from kubekit.credentials import Credentials
+
+_lock = threading.Lock()
+_clients: dict[UUID, tuple[str, client.Cluster]] = {}
+
+
+def pack(credentials: Credentials) -> str:
+    """Credentials as the encrypted column stores them: JSON."""
+    return json.dumps(asdict(credentials))
+
+
+def unpack(text: str) -> Credentials:
+    """The reverse of `pack`."""
+    return Credentials(**json.loads(text))
+
+
+def credentials_of(cluster: Cluster) -> Credentials:
+    """The stored credentials. Raises `Conflict` for a cluster that was removed."""
+    if cluster.state == ClusterState.REMOVED:
+        raise Conflict(_("The cluster “%(name)s” was removed.") % {"name": cluster.name}, code="cluster_removed")
+    return unpack(cluster.credentials.reveal())
+
+
+def connect(cluster: Cluster) -> client.Cluster:
+    """The client of this cluster, shared by all threads of the process; a new one after its credentials changed."""
+    credentials = credentials_of(cluster)
+    mark = hashlib.sha256(pack(credentials).encode()).hexdigest()
+    with _lock:
+        known = _clients.get(cluster.pk)
+        if known is not None and known[0] == mark:
+            return known[1]
+        made = client.Cluster(credentials)
+        _clients[cluster.pk] = (mark, made)
+    if known is not None:
+        known[1].close()
+    return made
+
+
+def forget(cluster_pk: UUID) -> None:
+    """Close the client of a cluster that is gone."""
+    with _lock:
+        known = _clients.pop(cluster_pk, None)
+    if known is not None:
+        known[1].close()
