@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 
 DUE = "mlportal_due"
 SCHEDULE = "mlportal_schedule"
+CLUSTERS = "mlportal_clusters"
 
 
 def notify(channel: str) -> None:
@@ -28,7 +29,7 @@ class Alarms:
     """
 
     def __init__(self) -> None:
-        self._events: dict[str, asyncio.Event] = {DUE: asyncio.Event(), SCHEDULE: asyncio.Event()}
+        self._events: dict[str, asyncio.Event] = {name: asyncio.Event() for name in (DUE, SCHEDULE, CLUSTERS)}
 
     async def listen(self, stop: asyncio.Event) -> None:
         """Keep the connection until ``stop``; the control process runs this as a loop of its own."""

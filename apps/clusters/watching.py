@@ -1,0 +1,69 @@
+"""Who wants to hear of what happens in the clusters. Apps register in ``ready()``; the control process calls.
+
+Handlers run in a thread of their cluster, one at a time and in order, outside any transaction. A watch only wakes:
+what it says may be old, and events may be missing between two lists, so every handler has a resync beside it or a
+sweep behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from kubekit.kinds import KINDS
+
+Raw = dict[str, Any]
+ObjectHandler = Callable[[UUID, str, Raw], None]
+"""``(cluster id, "ADDED" | "MODIFIED" | "DELETED", raw object)``"""
+ResyncHandler = Callable[[UUID, list[Raw]], None]
+"""``(cluster id, every labelled object of the kind)``, after each complete list"""
+EventHandler = Callable[[UUID, Raw, Mapping[str, str]], None]
+"""``(cluster id, raw Event, labels of the object it is about)``"""
+
+_PLURALS = {kind.plural: kind.name for kind in KINDS.values()}
+
+
+@dataclass(kw_only=True)
+class Registry:
+    """The handlers by resource (``pods``) and by the label ``mlportal.io/kind`` of the objects."""
+
+    objects: dict[tuple[str, str], list[ObjectHandler]] = field(default_factory=dict)
+    resyncs: dict[tuple[str, str], list[ResyncHandler]] = field(default_factory=dict)
+    events: list[EventHandler] = field(default_factory=list)
+
+    def resources(self) -> set[str]:
+        """The resources to watch for handlers' sake."""
+        return {resource for resource, _kind in (*self.objects, *self.resyncs)}
+
+
+registry = Registry()
+
+
+def on_object(resource: str, kind_label: str, handler: ObjectHandler) -> None:
+    """Call ``handler`` after each change of an object of ``resource`` (plural: ``pods``, ``statefulsets``) of ours
+    that is labelled ``mlportal.io/kind=<kind_label>``."""
+    _check(resource)
+    registry.objects.setdefault((resource, kind_label), []).append(handler)
+
+
+def on_resync(resource: str, kind_label: str, handler: ResyncHandler) -> None:
+    """Call ``handler`` with all of them after each complete list: at the start, after every gap, every ten minutes."""
+    _check(resource)
+    registry.resyncs.setdefault((resource, kind_label), []).append(handler)
+
+
+def on_event(handler: EventHandler) -> None:
+    """Call ``handler`` for each new or repeated Event about an object that is watched here and is ours."""
+    registry.events.append(handler)
+
+
+def kind_of(resource: str) -> str:
+    """``pods`` -> ``Pod``."""
+    return _PLURALS[resource]
+
+
+def _check(resource: str) -> None:
+    if resource not in _PLURALS:
+        raise ValueError(f"{resource!r} is not the plural of a kind that kubekit knows")
