@@ -9,3 +9,9 @@ class ClustersConfig(AppConfig):
     name = "apps.clusters"
     label = "clusters"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Sentences for reasons, and the loop that watches."""
+        from apps.clusters import wiring
+
+        wiring.register()

@@ -113,7 +113,7 @@ class Installation(models.Model):
 
     install = models.CharField(max_length=20)
 
-    objects: ClassVar[ScopedManager[Installation]] = ScopedManager()
+    objects = ScopedManager()
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(pk=1), name="installation_one_row")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -82,7 +82,7 @@ def _short(asked: Mapping[str, int], left: Mapping[str, Any]) -> dict[str, int]:
     return {name: count - int(left.get(name, 0)) for name, count in asked.items() if count > int(left.get(name, 0))}
 
 
-def _closest(verdict: Verdict, asked: Mapping[str, int], left: list[tuple[Node, Mapping[str, Any]]]) -> RoomAnswer:
+def _closest(verdict: Verdict, asked: Mapping[str, int], left: Sequence[tuple[Node, Mapping[str, Any]]]) -> RoomAnswer:
     """The node that lacks the least, measured against what is asked."""
 
     def lack(entry: tuple[Node, Mapping[str, Any]]) -> float:

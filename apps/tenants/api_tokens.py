@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Q
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core import listing
 from apps.core.api import Item, PortalViewSet
 from apps.core.listing import ListSpec
 from apps.tenants import tokens
@@ -49,7 +49,7 @@ class TokenViewSet(PortalViewSet):
     rows = ApiToken.objects.for_actor
     item = TokenItem
     spec = ListSpec(
-        filters={"name": lambda text: listing.Q(name__icontains=text)},
+        filters={"name": lambda text: Q(name__icontains=text)},
         sorts={"created": "created_at", "name": "name", "expires": "expires_at"},
     )
 

@@ -88,7 +88,7 @@ class PasswordAuthentication(BaseAuthentication):
         return user, None
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How the OpenAPI document names bearer tokens."""
 
     target_class = "apps.tenants.authentication.BearerAuthentication"
@@ -98,7 +98,7 @@ class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
         return {"type": "http", "scheme": "bearer"}
 
 
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How it names the browser's session."""
 
     target_class = "apps.tenants.authentication.SessionAuthentication"
@@ -108,7 +108,7 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
         return {"type": "apiKey", "in": "cookie", "name": "mlportal-session"}
 
 
-class PasswordScheme(OpenApiAuthenticationExtension):  # type: ignore[misc]
+class PasswordScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How it names the password that makes the first token."""
 
     target_class = "apps.tenants.authentication.PasswordAuthentication"

@@ -1,0 +1,62 @@
+"""Whether a cluster answers: the one place that moves a cluster between connected and unreachable."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from apps.clusters.models import Cluster
+from apps.clusters.states import ClusterState
+from apps.core import actors
+from apps.core.reasons import Reason, Wording
+from apps.core.transitions import transition
+from kubekit.errors import Forbidden, KubeError, TlsFailure, Unauthorized
+
+WORDINGS = {
+    "cluster_certificate": Wording(
+        sentence=_("The cluster's certificate is not the one that its CA vouches for, so nothing was sent."),
+        next=_("If the cluster was set up anew, register its new kubeconfig; otherwise find out who answers there."),
+    ),
+    "cluster_forbidden": Wording(
+        sentence=_("The cluster knows the portal's account but does not let it look."),
+        next=_("The check page lists the missing permissions and the command that grants them."),
+    ),
+}
+_AT_ONCE = (Unauthorized, TlsFailure)
+WATCHER = actors.system("cluster watcher")
+
+
+def reason_for(error: KubeError) -> Reason:
+    """A failed request as a cluster's reason."""
+    code = {
+        Unauthorized: "cluster_unauthorized",
+        TlsFailure: "cluster_certificate",
+        Forbidden: "cluster_forbidden",
+    }.get(type(error), "cluster_unreachable")
+    return Reason(code=code, evidence=(error.message[:500],))
+
+
+def is_decisive(error: KubeError) -> bool:
+    """True when waiting cannot help: the credentials or the certificate are wrong."""
+    return isinstance(error, _AT_ONCE)
+
+
+def note_answer(cluster_pk: UUID, *, version: str = "") -> None:
+    """The cluster answered: connected, and since when it was last heard of."""
+    cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
+    if cluster is None or cluster.state == ClusterState.REMOVED:
+        return
+    values = {"last_contact_at": timezone.now(), **({"version": version} if version else {})}
+    transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, values=values)
+
+
+def note_failure(cluster_pk: UUID, error: KubeError) -> None:
+    """The cluster has not answered for long enough to say so."""
+    cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
+    if cluster is not None:
+        transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=reason_for(error))
+
+
+_ALIVE = frozenset(ClusterState) - {ClusterState.REMOVED}

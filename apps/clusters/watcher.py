@@ -1,0 +1,256 @@
+"""One asyncio task per cluster in the control process: list and watch, store capacity, call the apps' handlers.
+
+Only the control process imports this module (aiohttp comes with it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
+
+from apps.clusters import access, capacity, contact, watching
+from apps.clusters.capacity import Capacity
+from apps.clusters.installation import install_id
+from apps.clusters.models import Cluster
+from apps.clusters.states import ClusterState
+from apps.core import wake
+from kubekit import names
+from kubekit.credentials import Credentials
+from kubekit.errors import KubeError
+from kubekit.listwatch import ListWatch
+from kubekit.streams import Streams
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 300.0
+UNREACHABLE_AFTER_S = 10.0
+CONTACT_NOTED_EVERY_S = 60.0
+FLUSH_AFTER_S = 1.0
+EVENT_WAITS_S = 20.0
+"""How long an Event waits for the object that it is about; the two come over different watches."""
+
+Raw = dict[str, Any]
+
+
+async def run(stop: asyncio.Event) -> None:
+    """Keep one watcher per cluster that is not removed; look for new ones when woken."""
+    running: dict[UUID, tuple[str, asyncio.Task[None]]] = {}
+    try:
+        while not stop.is_set():
+            wanted = await sync_to_async(_clusters, thread_sensitive=False)()
+            for pk in [pk for pk, (mark, _task) in running.items() if wanted.get(pk, ("", None))[0] != mark]:
+                await _cancel(running.pop(pk)[1])
+            for pk, (mark, credentials) in wanted.items():
+                if pk not in running or running[pk][1].done():
+                    task = asyncio.create_task(_keep_watching(pk, credentials), name=f"cluster {pk}")
+                    running[pk] = (mark, task)
+            await wake.alarms.wait(wake.CLUSTERS, stop, LOOK_AGAIN_S)
+    finally:
+        for _mark, task in running.values():
+            await _cancel(task)
+
+
+def _clusters() -> dict[UUID, tuple[str, Credentials]]:
+    close_old_connections()
+    install_id()
+    rows = Cluster.objects.as_system().exclude(state=ClusterState.REMOVED)
+    found = {row.pk: access.credentials_of(row) for row in rows}
+    return {pk: (hashlib.sha256(access.pack(one).encode()).hexdigest(), one) for pk, one in found.items()}
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _keep_watching(cluster_pk: UUID, credentials: Credentials) -> None:
+    """A fault of ours in one cluster's watcher must neither end it for good nor touch the other clusters."""
+    while True:
+        try:
+            async with Watcher(cluster_pk, credentials) as watcher:
+                await watcher.run()
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # logged, and started again below
+            log.exception("the watcher of cluster %s failed and starts again", cluster_pk)
+            await asyncio.sleep(10)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    since: float
+    event: Raw
+
+
+class Watcher:
+    """The watches of one cluster. Use as an async context manager, then `run` until cancelled."""
+
+    def __init__(self, cluster_pk: UUID, credentials: Credentials) -> None:
+        self.cluster_pk = cluster_pk
+        self.capacity = Capacity()
+        self.install = install_id()
+        self._streams = Streams(credentials)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"cluster-{cluster_pk.hex[:8]}")
+        self._watches: dict[str, ListWatch] = {}
+        self._ours: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        self._waiting: deque[_Waiting] = deque(maxlen=1000)
+        self._announced = False
+
+    async def __aenter__(self) -> Watcher:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._streams.close()
+        self._thread.shutdown(wait=False)
+
+    async def run(self) -> None:
+        """List and watch nodes, pods and what handlers ask for, until cancelled."""
+        resources = {"nodes", "pods"} | watching.registry.resources()
+        async with asyncio.TaskGroup() as group:
+            for resource in sorted(resources):
+                group.create_task(self._watch(resource).run())
+            if watching.registry.events:
+                group.create_task(self._watch("events").run())
+            group.create_task(self._flush())
+
+    def silent_s(self) -> float:
+        """Seconds since any watch of the cluster gave a sign of life."""
+        return min((watch.silent_s() for watch in self._watches.values()), default=float("inf"))
+
+    def _watch(self, resource: str) -> ListWatch:
+        async def on_sync(items: list[Raw]) -> None:
+            await self._synced(resource, items)
+
+        async def on_event(event_type: str, raw: Raw) -> None:
+            await self._changed(resource, event_type, raw)
+
+        # Pods of others count for a node's room, so pods are read whole; the rest is ours alone.
+        mine = resource not in {"nodes", "pods", "events"}
+        watch = ListWatch(
+            self._streams,
+            watching.kind_of(resource),
+            labels={names.INSTALL: self.install} if mine else None,
+            on_sync=on_sync,
+            on_event=on_event,
+            on_error=self._failed,
+        )
+        self._watches[resource] = watch
+        return watch
+
+    # -- what the watches say --------------------------------------------------------------------------------
+
+    async def _synced(self, resource: str, items: list[Raw]) -> None:
+        if not self._announced:
+            self._announced = True
+            await self._in_thread(contact.note_answer, self.cluster_pk)
+        if resource == "nodes":
+            self.capacity.sync_nodes(items)
+            return
+        if resource == "events":
+            return  # what happened before is not told again
+        if resource == "pods":
+            self.capacity.sync_pods(items)
+        ours = [raw for raw in items if self._is_ours(raw)]
+        kind = watching.kind_of(resource)
+        self._ours = {key: labels for key, labels in self._ours.items() if key[0] != kind}
+        self._ours.update({_key(kind, raw): _labels(raw) for raw in ours})
+        for (wanted, label), handlers in watching.registry.resyncs.items():
+            if wanted == resource:
+                chosen = [raw for raw in ours if _labels(raw).get(names.KIND) == label]
+                await self._call(handlers, self.cluster_pk, chosen)
+
+    async def _changed(self, resource: str, event_type: str, raw: Raw) -> None:
+        if resource == "nodes":
+            self.capacity.node_changed(event_type, raw)
+            return
+        if resource == "events":
+            if event_type != "DELETED":
+                await self._told(raw)
+            return
+        if resource == "pods":
+            self.capacity.pod_changed(event_type, raw)
+        if not self._is_ours(raw):
+            return
+        key = _key(watching.kind_of(resource), raw)
+        # A deleted object's last Events ("Killing") still come for a while; the next list forgets it.
+        self._ours[key] = _labels(raw)
+        label = _labels(raw).get(names.KIND, "")
+        await self._call(watching.registry.objects.get((resource, label), ()), self.cluster_pk, event_type, raw)
+        await self._tell_waiting()
+
+    async def _told(self, event: Raw) -> None:
+        about = event.get("involvedObject") or {}
+        labels = self._ours.get((about.get("kind", ""), about.get("namespace", ""), about.get("name", "")))
+        if labels is not None:
+            await self._call(watching.registry.events, self.cluster_pk, event, labels)
+        elif str(about.get("namespace", "")).startswith("mlp-"):
+            self._waiting.append(_Waiting(time.monotonic(), event))
+
+    async def _tell_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque(maxlen=self._waiting.maxlen)
+        for one in waiting:
+            if time.monotonic() - one.since < EVENT_WAITS_S:
+                await self._told_again(one)
+
+    async def _told_again(self, one: _Waiting) -> None:
+        about = one.event.get("involvedObject") or {}
+        if (about.get("kind", ""), about.get("namespace", ""), about.get("name", "")) in self._ours:
+            await self._told(one.event)
+        else:
+            self._waiting.append(one)
+
+    async def _failed(self, error: KubeError) -> None:
+        if contact.is_decisive(error) or self.silent_s() > UNREACHABLE_AFTER_S:
+            self._announced = False
+            await self._in_thread(contact.note_failure, self.cluster_pk, error)
+
+    def _is_ours(self, raw: Raw) -> bool:
+        return _labels(raw).get(names.INSTALL) == self.install
+
+    # -- to the database -------------------------------------------------------------------------------------
+
+    async def _flush(self) -> None:
+        noted = time.monotonic()
+        while True:
+            await asyncio.sleep(FLUSH_AFTER_S)
+            if self.capacity.dirty and self.capacity.is_known:
+                self.capacity.dirty = False
+                await self._in_thread(capacity.store, self.cluster_pk, self.capacity.rows())
+            if time.monotonic() - noted > CONTACT_NOTED_EVERY_S and self.silent_s() < CONTACT_NOTED_EVERY_S:
+                noted = time.monotonic()
+                await self._in_thread(contact.note_answer, self.cluster_pk)
+
+    async def _call(self, handlers: Any, *args: Any) -> None:
+        for handler in handlers:
+            await self._in_thread(handler, *args)
+
+    async def _in_thread(self, work: Callable[..., Any], *args: Any) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, _guarded, work, args)
+
+
+def _guarded(work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    close_old_connections()
+    try:
+        work(*args)
+    except Exception:  # one handler's fault must not stop the watch; the sweep makes good what it missed
+        log.exception("%s.%s failed", work.__module__, getattr(work, "__qualname__", work))
+
+
+def _labels(raw: Raw) -> Mapping[str, str]:
+    return (raw.get("metadata") or {}).get("labels") or {}
+
+
+def _key(kind: str, raw: Raw) -> tuple[str, str, str]:
+    metadata = raw.get("metadata") or {}
+    return kind, metadata.get("namespace", ""), metadata.get("name", "")

@@ -1,0 +1,21 @@
+"""What the app registers with the base when Django starts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from apps.clusters import contact, wording
+from apps.core import control, reasons
+
+
+async def _watch(stop: asyncio.Event) -> None:
+    from apps.clusters import watcher  # noqa: PLC0415 - brings aiohttp, which the control process alone needs
+
+    await watcher.run(stop)
+
+
+def register() -> None:
+    """Called once from ``AppConfig.ready``."""
+    reasons.register(wording.WORDINGS)
+    reasons.register(contact.WORDINGS)
+    control.register("clusters", _watch)
