@@ -1,0 +1,1 @@
+"""The node half of localkube: pods as real processes in bubblewrap sandboxes."""

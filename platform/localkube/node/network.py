@@ -1,0 +1,133 @@
+"""Addresses of pods, and whether one may reach the world outside."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from localkube.node.agents import find_program
+from localkube.selectors import from_object
+from localkube.status import Object
+from localkube.store import Store
+
+_PODS: Final = ipaddress.ip_network("127.64.0.0/10")
+_SERVICES: Final = ipaddress.ip_network("127.32.0.0/11")
+_PASTA: Final = ("--quiet", "--foreground", "--config-net", "--no-map-gw")
+_NO_FORWARDS: Final = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
+_TUN: Final = Path("/dev/net/tun")
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What a pod may reach outside: nothing unless `allowed`, and never `blocked`."""
+
+    allowed: bool
+    blocked: tuple[str, ...] = ()
+
+
+def egress(pod: Object, policies: Iterable[Object]) -> Egress:
+    """What the NetworkPolicies of its namespace leave a pod, as far as localkube can tell them apart.
+
+    A pod that no Egress policy selects may reach everything; otherwise a rule must allow an ipBlock outside the
+    cluster or any peer. Ports are not looked at. `except` blocks of every allowing rule become unreachable.
+    """
+    rules: list[Object] = []
+    selected = False
+    labels = pod["metadata"].get("labels")
+    for policy in policies:
+        spec = policy["spec"]
+        if policy["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+            continue
+        if "Egress" not in spec.get("policyTypes", ["Ingress", *(["Egress"] if "egress" in spec else [])]):
+            continue
+        if from_object(spec.get("podSelector") or {}).matches(labels):
+            selected = True
+            rules += spec.get("egress") or []
+    if not selected:
+        return Egress(True)
+    allowed, blocked, open_rule = False, set[str](), False
+    for rule in rules:
+        peers = rule.get("to") or []
+        open_rule = open_rule or not peers
+        for block in [peer["ipBlock"] for peer in peers if "ipBlock" in peer]:
+            if ipaddress.ip_network(block["cidr"]).prefixlen == 0:
+                allowed = True
+                blocked.update(block.get("except") or [])
+    if open_rule and not any(rule.get("ports") for rule in rules if not rule.get("to")):
+        return Egress(True)
+    return Egress(allowed, tuple(sorted(blocked)))
+
+
+@dataclass
+class Network:
+    """Addresses in use, and the program that connects pods to the outside."""
+
+    store: Store
+    seed: str
+    _taken: dict[str, str] = field(default_factory=dict)
+
+    def pod_address(self, uid: str, wanted: str | None = None) -> str:
+        """An address for a pod, the same after a restart where the store remembers it."""
+        return self._claim(f"pod {uid}", _PODS, wanted)
+
+    def service_address(self, uid: str, wanted: str | None = None) -> str:
+        """An address to listen on for a service."""
+        return self._claim(f"service {uid}", _SERVICES, wanted)
+
+    def release(self, uid: str) -> None:
+        """Give back the address of a pod or service."""
+        for owner in (f"pod {uid}", f"service {uid}"):
+            self._taken.pop(owner, None)
+
+    def _claim(self, owner: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network, wanted: str | None) -> str:
+        used = set(self._taken.values()) - {self._taken.get(owner, "")}
+        if wanted and wanted not in used:
+            self._taken[owner] = wanted
+            return wanted
+        number = int(hashlib.sha256(f"{self.seed} {owner}".encode()).hexdigest(), 16)
+        while True:
+            address = str(network[1 + number % (network.num_addresses - 2)])
+            if address not in used:
+                self._taken[owner] = address
+                return address
+            number += 1
+
+    def egress(self, pod: Object) -> Egress:
+        """What the pod's policies allow now. Policies are read when a pod starts."""
+        policies, _ = self.store.list("networkpolicies", pod["metadata"]["namespace"])
+        return egress(pod, policies)
+
+    def pasta(self) -> list[str] | None:
+        """The command to give a pod outward traffic; None when this machine cannot."""
+        program = find_program("pasta")
+        if program is None or (os.geteuid() != 0 and not os.access(_TUN, os.R_OK | os.W_OK)):
+            return None
+        return [program, *_PASTA, *_NO_FORWARDS]
+
+    @staticmethod
+    def why_no_pasta() -> str:
+        """The sentence for an event when `pasta` is None."""
+        if find_program("pasta") is None:
+            return "this pod has no way out: pasta is missing (package passt)"
+        return f"this pod has no way out: {_TUN} is closed to this user (as root: chmod 0666 {_TUN})"
+
+
+def nameservers(
+    files: tuple[Path, ...] = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf")),
+) -> list[str]:
+    """The host's IPv4 resolvers that are reachable from a pod: those on the host's loopback are not."""
+    for path in files:
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        found = [line.split()[1] for line in lines if line.startswith("nameserver") and len(line.split()) > 1]
+        usable = [server for server in found if ":" not in server and not server.startswith("127.")]
+        if usable:
+            return usable
+    return []
