@@ -42,7 +42,7 @@ class Config:
         return int(self.listen.rpartition(":")[2])
 
     def check(self) -> None:
-        """Raise ConfigError for an address other than loopback: requests are plain HTTP with a bearer token."""
+        """Raise ConfigError for an address other than loopback."""
         try:
             loopback = ipaddress.ip_address(self.host).is_loopback
             port_ok = 0 <= self.port <= 65535
@@ -50,7 +50,7 @@ class Config:
             raise ConfigError(f"--listen {self.listen}: expected ADDRESS:PORT, such as 127.0.0.1:6443") from None
         if not loopback:
             raise ConfigError(
-                f"--listen {self.listen}: localkube speaks plain HTTP and listens on loopback only; "
+                f"--listen {self.listen}: localkube is a development tool and listens on loopback only; "
                 "use 127.0.0.1, or a real cluster for anything reachable from outside"
             )
         if not port_ok:

@@ -181,3 +181,21 @@ def matcher(resource: str, labels: str | None, fields: str | None) -> Matcher | 
         return field_selector is None or field_selector.matches(obj)
 
     return matches
+
+
+def to_text(selector: Object | None) -> str:
+    """A label selector of a spec as text: `a=b,c in (d,e)`. A plain map is one of equalities."""
+    selector = selector or {}
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        selector = {"matchLabels": selector}
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for term in selector.get("matchExpressions") or ():
+        values = ",".join(sorted(term.get("values") or ()))
+        match term["operator"]:
+            case "Exists":
+                terms.append(term["key"])
+            case "DoesNotExist":
+                terms.append(f"!{term['key']}")
+            case operator:
+                terms.append(f"{term['key']} {operator.lower()} ({values})")
+    return ",".join(terms)

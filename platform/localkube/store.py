@@ -99,6 +99,8 @@ class Store:
         self._history: deque[Event] = deque(maxlen=history)
         self._pending: deque[Event] = deque()
         self._dispatching = False
+        self.hooks: list[Callable[[Event], None]] = []
+        """Called inside each commit, before any callback: for books that must be right at the next line of code."""
         self._db = self._open(path)
         self._load()
 
@@ -147,9 +149,10 @@ class Store:
 
     def get(self, resource: str, namespace: str | None, name: str) -> Object:
         """A private copy. Raises ApiError 404."""
-        return copy(self._stored(resource, namespace, name))  # type: ignore[no-any-return]
+        return copy(self.stored(resource, namespace, name))  # type: ignore[no-any-return]
 
-    def _stored(self, resource: str, namespace: str | None, name: str) -> Object:
+    def stored(self, resource: str, namespace: str | None, name: str) -> Object:
+        """The stored object itself (never change it). Raises ApiError 404."""
         obj = self.peek(resource, namespace, name)
         if obj is None:
             kind = self.resources[resource]
@@ -176,13 +179,19 @@ class Store:
         """Store a new object; fills uid, creationTimestamp, name from generateName. Raises ApiError 404, 409, 422."""
         kind = self.resources[resource]
         obj = copy(obj)
-        metadata = self.prepare(kind, obj)
+        self.prepare(kind, obj)
+        return self.insert(kind, obj)
+
+    def insert(self, kind: Resource, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store what `prepare` has filled in; the store owns `obj` from then on. Raises ApiError 404 and 409."""
+        metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        if self.peek(resource, namespace, name) is not None:
+        if self.peek(kind.key, namespace, name) is not None:
             raise status.already_exists(kind.group, kind.plural, name)
         if kind.namespaced and self.peek("namespaces", None, namespace) is None:
             raise status.not_found("", "namespaces", namespace)
-        self._commit("ADDED", resource, obj, None)
+        if not dry_run:
+            self._commit("ADDED", kind.key, obj, None)
         return copy(obj)  # type: ignore[no-any-return]
 
     def prepare(self, kind: Resource, obj: Object) -> Object:
@@ -217,18 +226,19 @@ class Store:
         """
         kind = self.resources[resource]
         metadata = obj["metadata"]
-        stored = self._stored(resource, metadata.get("namespace"), metadata["name"])
-        merged = self.merge(kind, stored, obj, subresource)
-        if merged == stored:
-            return copy(stored)  # type: ignore[no-any-return]
+        stored = self.stored(resource, metadata.get("namespace"), metadata["name"])
+        return self.replace(kind, stored, self.merge(kind, stored, obj, subresource))
+
+    def replace(self, kind: Resource, stored: Object, merged: Object, *, dry_run: bool = False) -> Object:
+        """Store what `merge` made of an update; the store owns `merged` from then on."""
+        if dry_run or merged == stored:
+            return copy(merged)  # type: ignore[no-any-return]
         meta = merged["metadata"]
         removable = not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
-        if resource == "namespaces" and merged.get("spec", {}).get("finalizers"):
+        if kind.key == "namespaces" and merged.get("spec", {}).get("finalizers"):
             removable = False
-        if meta.get("deletionTimestamp") and removable:
-            self._commit("DELETED", resource, merged, stored)
-        else:
-            self._commit("MODIFIED", resource, merged, stored)
+        gone = meta.get("deletionTimestamp") and removable
+        self._commit("DELETED" if gone else "MODIFIED", kind.key, merged, stored)
         return copy(merged)  # type: ignore[no-any-return]
 
     def merge(self, kind: Resource, stored: Object, obj: Object, subresource: str | None) -> Object:
@@ -273,6 +283,7 @@ class Store:
         resource_version: str | None = None,
         grace_period_s: int | None = None,
         propagation: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
         """Delete, or mark as being deleted: a running pod for its grace period, anything while it has finalizers.
 
@@ -280,7 +291,7 @@ class Store:
         "Foreground" or "Orphan". Returns the last state; `peek` tells whether it is gone. Raises ApiError 404, 409.
         """
         kind = self.resources[resource]
-        stored = self._stored(resource, namespace, name)
+        stored = self.stored(resource, namespace, name)
         _check_preconditions(kind, stored, uid, resource_version)
         obj: Object = copy(stored)
         metadata = obj["metadata"]
@@ -294,6 +305,8 @@ class Store:
         else:
             metadata.pop("finalizers", None)
         kept = bool(finalizers) or (resource == "namespaces" and bool(stored.get("spec", {}).get("finalizers")))
+        if dry_run:
+            return obj
         if not grace and not kept:
             self._commit("DELETED", resource, obj, stored)
             return copy(obj)  # type: ignore[no-any-return]
@@ -352,6 +365,8 @@ class Store:
         for watch in self._watches.get(event.resource, ()):
             watch.push(event)
         self._pending.append(event)
+        for hook in self.hooks:
+            hook(event)
         if self._dispatching:
             return
         # A callback may write; its event waits here, so every callback sees all events in the order of commits.
@@ -402,14 +417,20 @@ def _uid_text(wanted: str, found: str) -> str:
 
 def _check_preconditions(kind: Resource, stored: Object, uid: str | None, version: str | None) -> None:
     metadata = stored["metadata"]
+    why = ""
     if uid and uid != metadata["uid"]:
-        raise status.conflict(kind.group, kind.plural, metadata["name"], _uid_text(uid, metadata["uid"]))
-    if version and version != metadata["resourceVersion"]:
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {version}, "
-            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+            f"the UID in the precondition ({uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated"
         )
-        raise status.conflict(kind.group, kind.plural, metadata["name"], why)
+    elif version and version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({metadata['resourceVersion']}). The object might have been modified"
+        )
+    if why:
+        # Here, unlike elsewhere, the real server names the kind and not the resource.
+        raise status.conflict(kind.group, kind.kind, metadata["name"], why)
 
 
 def _grace(kind: Resource, stored: Object, wanted: int | None) -> int:
