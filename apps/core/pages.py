@@ -18,6 +18,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext_lazy as _
 from django.views import View
 
@@ -27,6 +28,8 @@ from apps.core.errors import NotFound, PortalError
 from apps.core.listing import ListSpec
 
 Text = Any
+GATE_SECTION = "password"
+"""The one page of a person whose first password was given by somebody else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,8 @@ class PortalPage(LoginRequiredMixin, View):
         return found
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if getattr(request.user, "must_change_password", False) and self.section != GATE_SECTION:
+            return HttpResponseRedirect(reverse("core:password"))
         try:
             response: HttpResponse = super().dispatch(request, *args, **kwargs)  # type: ignore[assignment]
             return response
@@ -107,7 +112,9 @@ class PortalPage(LoginRequiredMixin, View):
     def show_error(self, error: PortalError) -> HttpResponse:
         """The error as a page, or as a toast fragment for htmx."""
         template = "core/error_fragment.html" if self.is_fragment else "core/error.html"
-        response = render(self.request, template, {"error": error, "section": self.section}, status=error.status)
+        response = render(
+            self.request, template, {"error": error, "section": self.section, "view": self}, status=error.status
+        )
         if self.is_fragment:
             response["HX-Retarget"] = "#toasts"
             response["HX-Reswap"] = "beforeend"
@@ -119,8 +126,11 @@ class PortalPage(LoginRequiredMixin, View):
         return self.request.headers.get("HX-Request") == "true" and "HX-Boosted" not in self.request.headers
 
     def show(self, template: str, context: Mapping[str, Any], *, status: int = 200) -> HttpResponse:
-        """Render with what every page needs."""
-        return render(self.request, template, {"view": self, "section": self.section, **context}, status=status)
+        """Render with what every page needs. A page and its fragments share an address but no cache entry."""
+        response = render(self.request, template, {"view": self, "section": self.section, **context}, status=status)
+        patch_vary_headers(response, ["HX-Request"])
+        response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
 
 
 class ListPage(PortalPage):

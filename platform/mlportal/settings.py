@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import django_stubs_ext
-
 from mlportal import env, installed, secretfile
+from mlportal.generics import allow_type_arguments
 from mlportal.headers import content_security_policy
 from mlportal.paths import ROOT
 
-django_stubs_ext.monkeypatch()  # lets fields and views be written with their type arguments
+allow_type_arguments()
 
 ENVIRONMENT = env.read()
 _secrets = secretfile.ensure(ENVIRONMENT.secret_file)
@@ -26,6 +25,10 @@ ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver"]
 PORTAL_ORIGIN = ENVIRONMENT.origin
 PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
 PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
+PORTAL_START_TIMEOUT_S = ENVIRONMENT.start_timeout_s
+"""An instance fails when it has made no progress towards its start for this long."""
+PORTAL_ORPHAN_GRACE_S = ENVIRONMENT.orphan_grace_s
+"""How long an object that belongs to no row is left in a cluster before it is removed."""
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -72,6 +75,7 @@ TEMPLATES = [
                 "django.template.context_processors.i18n",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "apps.core.context.portal",
             ],
         },
     }
@@ -81,7 +85,7 @@ TEMPLATES = [
 
 _database = ENVIRONMENT.database
 _timeouts_ms = {
-    "statement_timeout": int(ENVIRONMENT.statement_timeout_s * 1000),
+    "statement_timeout": 30_000,
     "lock_timeout": 5_000,
     "idle_in_transaction_session_timeout": 60_000,
 }
@@ -251,7 +255,7 @@ LOGGING = {
             "style": "{",
         }
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {"console": {"class": "mlportal.logs.StandardError", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django.utils.autoreload": {"level": "WARNING"},
