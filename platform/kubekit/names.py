@@ -70,11 +70,14 @@ def slug_and_digest(text: str, *identity: str, limit: int = MAX_NAME, prefix: st
     Always an RFC 1035 label (it begins with a letter), because that is what Services demand.
     """
     tail = digest(*identity)
-    readable = slug(text, limit=limit - len(prefix) - len(tail) - 1)
-    if not prefix and not readable[:1].isalpha():
-        readable = slug(f"x{text}", limit=limit - len(tail) - 1)
-    head = prefix + readable if readable else prefix.rstrip("-")
-    return f"{head}-{tail}"
+    readable = _from_letter(text, limit=limit - len(prefix) - len(tail) - 1)
+    return f"{prefix}{readable}-{tail}"
+
+
+def _from_letter(text: str, *, limit: int) -> str:
+    """A slug that is never empty and begins with a letter."""
+    readable = slug(text, limit=limit)
+    return readable if readable[:1].isalpha() else slug(f"x{readable}", limit=limit)
 
 
 def safe_slug(text: str, *, limit: int = MAX_NAME) -> str:
@@ -114,7 +117,7 @@ def attempt_pod_name(flow: str, run_id: UUID | str, node: str, n: int, attempt_i
     tail = f"{n}-{digest('attempt', str(run_id), str(attempt_id))}"
     room = MAX_NAME - len(tail) - 2
     node_part = slug(node, limit=room // 2) or "x"
-    flow_part = slug(flow, limit=room - len(node_part)) or "x"
+    flow_part = _from_letter(flow, limit=room - len(node_part))
     return f"{flow_part}-{node_part}-{tail}"
 
 

@@ -2,11 +2,12 @@
 
 The grammar is that of ``k8s.io/apimachinery/pkg/api/resource``: a signed decimal number, then either a binary suffix
 (Ki..Ei), a decimal SI suffix (n, u, m, "", k..E) or a decimal exponent (e3, E-3). Where a value does not fit the unit
-it is rounded **up**, as the server does ("0.1m" of CPU counts as 1m).
+it is rounded **up**, as the server does ("0.1m" of CPU counts as 1m), and values beyond 2^63-1 are cut to that.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ _QUANTITY = re.compile(
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _MAX_LENGTH = 64
+_MAX = 2**63 - 1
 
 
 def parse(text: str | int | float) -> Fraction:
@@ -36,11 +38,12 @@ def parse(text: str | int | float) -> Fraction:
         value *= Fraction(10) ** _DECIMAL[suffix]
     else:
         value *= Fraction(10) ** int(suffix[1:])
+    value = min(value, Fraction(_MAX))
     return -value if found["sign"] == "-" else value
 
 
 def _ceiling(value: Fraction) -> int:
-    return -((-value.numerator) // value.denominator)
+    return max(-_MAX, min(_MAX, math.ceil(value)))
 
 
 def parse_cpu(text: str | int | float) -> int:

@@ -43,13 +43,12 @@ def resource_lists(resources: Resources) -> Obj:
 def environment(own: Mapping[str, str], given: Mapping[str, str]) -> list[Obj]:
     """The person's variables in order of name, then the portal's own, so that nothing given can replace those."""
     rows = [*sorted(given.items()), *own.items()]
-    # "$(X)" would be expanded by the kubelet; "$$" is how a literal dollar is written.
-    return [{"name": name, "value": value.replace("$(", "$$(")} for name, value in rows]
+    return [{"name": name, "value": literal(value)} for name, value in rows]
 
 
-def literal(parts: Sequence[str]) -> list[str]:
-    """Command words as the person typed them: the kubelet would replace ``$(NAME)`` before any shell sees it."""
-    return [part.replace("$(", "$$(") for part in parts]
+def literal(text: str) -> str:
+    """``text`` so written that the container gets it as typed: the kubelet itself expands ``$(NAME)`` and ``$$``."""
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def container(

@@ -28,9 +28,9 @@ def task_pod(spec: TaskPodSpec) -> dict[str, Any]:
         env=pod.environment(own, spec.env),
     )
     if spec.command:
-        main["command"] = pod.literal(spec.command)
+        main["command"] = [pod.literal(word) for word in spec.command]
     if spec.args:
-        main["args"] = pod.literal(spec.args)
+        main["args"] = [pod.literal(word) for word in spec.args]
     if spec.working_dir is not None:
         main["workingDir"] = spec.working_dir
     body = pod.pod_spec(
