@@ -20,8 +20,11 @@ ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}", re.ASCII)
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 EXTENDED = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
 IMAGE = re.compile(
-    r"[a-z0-9]([-a-z0-9._:/]*[a-z0-9])?(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@sha256:[0-9a-f]{64})?", re.ASCII
+    rf"(?:{_PART}(?::[0-9]{{1,5}})?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
 )
 HOST_AND_PORT = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?", re.ASCII)
 ORIGIN = re.compile(r"https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?", re.ASCII)
@@ -46,7 +49,7 @@ RESERVED_PATHS = (
 RESERVED_TREES = ("/dev", "/etc", "/opt/venv", "/opt/python", "/proc", "/sys", "/usr", "/var/run", "/run")
 RESERVED_ENV = ("MLPORTAL_",)
 #: Prefixes whose resources a Kubernetes server never treats as extended resources.
-NATIVE_DOMAINS = ("kubernetes.io/", "requests.")
+NATIVE_DOMAINS = ("kubernetes.io/", "requests.", "limits.")
 
 ACCESS_MODES = ("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "ReadOnlyMany")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")

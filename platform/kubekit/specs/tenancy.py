@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,6 +13,14 @@ from kubekit.quantities import scale
 
 from .checks import ACCESS_MODES, POD_SECURITY_LEVELS, require, require_extended_resource, require_name
 from .common import Identity
+
+
+def _is_range(text: str, family: int | None) -> bool:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return family is None or network.version == family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +105,9 @@ class QueueSpec:
             "pod_security",
             f"must be one of {', '.join(POD_SECURITY_LEVELS)}",
         )
+        for where, family in (("blocked_ranges", 4), ("blocked_ranges_v6", 6), ("allowed_ranges", None)):
+            for cidr in getattr(self, where):
+                require(_is_range(cidr, family), "bad_range", where, f"{cidr!r} is not a network such as 10.0.0.0/8")
         for namespace in (*self.ingress_namespaces, self.dns_namespace):
             require_name(namespace, "ingress_namespaces")
 
