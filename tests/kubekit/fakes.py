@@ -60,7 +60,11 @@ class FakeApi:
         if not left:
             return web.json_response(status_body(404, "NotFound", f"no script for {request.path}"), status=404)
         handler = left.pop(0) if len(left) > 1 else left[0]
-        return await handler(request)
+        try:
+            return await handler(request)
+        except ConnectionResetError:
+            # The client has left; there is nobody to answer.
+            return web.Response()
 
 
 def status_body(code: int, reason: str, message: str, **details: Any) -> dict[str, Any]:
@@ -111,7 +115,7 @@ def serving(api: FakeApi, *, port: int = 0, ssl_context: Any = None) -> Iterator
     runners: list[web.ServerRunner] = []
 
     async def begin() -> None:
-        runner = web.ServerRunner(web.Server(api.dispatch, access_log=None), shutdown_timeout=0.05)
+        runner = web.ServerRunner(web.Server(api.dispatch, access_log=None, handler_cancellation=True), shutdown_timeout=0.05)
         runners.append(runner)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=ssl_context)
@@ -119,6 +123,13 @@ def serving(api: FakeApi, *, port: int = 0, ssl_context: Any = None) -> Iterator
         chosen = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
         api.url = f"{'https' if ssl_context else 'http'}://127.0.0.1:{chosen}"
         started.set()
+
+    async def end() -> None:
+        await runners[0].cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def run() -> None:
         asyncio.set_event_loop(loop)
@@ -131,7 +142,7 @@ def serving(api: FakeApi, *, port: int = 0, ssl_context: Any = None) -> Iterator
     try:
         yield api
     finally:
-        asyncio.run_coroutine_threadsafe(runners[0].cleanup(), loop).result(5)
+        asyncio.run_coroutine_threadsafe(end(), loop).result(5)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()
