@@ -12,4 +12,4 @@ from apps.clusters.models import Installation
 def install_id() -> str:
     """A short random word made at the first call and the same ever after; read once per process."""
     row, _made = Installation.objects.as_system().get_or_create(pk=1, defaults={"install": f"p{secrets.token_hex(5)}"})
-    return row.install
+    return str(row.install)

@@ -24,6 +24,11 @@ class Exposure(models.TextChoices):
     HTTPROUTE = "httproute", _("HTTPRoute (Gateway API)")
 
 
+def ingress_namespaces() -> list[str]:
+    """Where the usual controllers live; network policies let nobody else in to the instances."""
+    return ["ingress-nginx", "kube-system", "traefik"]
+
+
 class Cluster(Record, Stateful):
     """A Kubernetes cluster that the portal drives.
 
@@ -40,6 +45,7 @@ class Cluster(Record, Stateful):
     embedded = models.BooleanField(default=False)
     exposure = models.CharField(_("exposure"), max_length=20, choices=Exposure.choices, default=Exposure.INGRESS)
     ingress_class = models.CharField(_("ingress class"), max_length=253, blank=True, default="")
+    ingress_namespaces = models.JSONField(_("namespaces of the ingress controller"), default=ingress_namespaces)
     apps_domain = models.CharField(_("apps domain"), max_length=200)
     apps_scheme = models.CharField(max_length=5, default="http")
     apps_port = models.PositiveIntegerField(default=0)
@@ -113,7 +119,7 @@ class Installation(models.Model):
 
     install = models.CharField(max_length=20)
 
-    objects = ScopedManager()
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(pk=1), name="installation_one_row")]

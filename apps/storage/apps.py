@@ -9,3 +9,9 @@ class StorageConfig(AppConfig):
     name = "apps.storage"
     label = "storage"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Sentences, the volumes' reconciler, what the watch tells of claims."""
+        from apps.storage import wiring
+
+        wiring.register()

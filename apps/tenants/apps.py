@@ -11,8 +11,8 @@ class TenantsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Sentences, the queues' reconciler, the groups of live updates, and what the base's pages show of tenants."""
+        """Sentences, the queues' reconciler, live groups, and what the pages of the base ask of tenants."""
         from apps.tenants import home, wiring
 
-        wiring.register()
         home.register()
+        wiring.register()

@@ -212,6 +212,9 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = _in_memory or DEBUG
 WHITENOISE_MAX_AGE = 0 if WHITENOISE_USE_FINDERS else 60
 
+DEFAULT_HOME_BYTES = 10 << 30
+"""Size of the home volume that a person gets at first use in a queue."""
+
 # --- mail -----------------------------------------------------------------------------------------------------------
 
 DEFAULT_FROM_EMAIL = ENVIRONMENT.mail_from
