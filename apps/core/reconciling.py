@@ -77,6 +77,21 @@ def reconcile_one(kind: str, pk: UUID) -> bool:
     return True
 
 
+def reconcile_due(kind: str, *, limit: int, before: Callable[[], None] = lambda: None) -> int:
+    """Claim up to ``limit`` due rows at once and run each; how many there were.
+
+    ``before`` is called after claiming and before running when the batch is full, so that another worker can begin
+    with the rest meanwhile.
+    """
+    reconciler = _registry[kind]
+    found = claims.take_due(reconciler.model, limit=limit, lease=reconciler.lease)
+    if len(found) == limit:
+        before()
+    for claim in found:
+        _run_claimed(reconciler, claim)
+    return len(found)
+
+
 def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
     failed, due = False, None
     try:

@@ -1,0 +1,110 @@
+"""Alarms: written to the outbox by the transaction that ends the run, so that none is lost and none is doubled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from apps.core import outbox
+from apps.flows import logs
+from apps.flows.document import AlertDoc, stored
+from apps.flows.endings import TIMEOUT_CODES
+from apps.flows.models import Attempt, Flow, Run
+from apps.flows.states import RunState
+
+LOG_LINES = 10
+KIND = "flow"
+
+
+def run_ended(run: Run, _before: str, after: str) -> None:
+    """The hook on a run's transitions."""
+    event = event_of(after, run.reason_code)
+    if event is None:
+        return
+    row = Run.objects.as_system().select_related("flow", "flow__queue", "version", "queue").get(pk=run.pk)
+    rules = [rule for rule in stored(row.version.document).alerts if concerns(rule, event)]
+    if not rules:
+        return
+    told = _Story(row, after, run, event)
+    for number, rule in enumerate(rules):
+        key = f"{run.pk}:{event}:{rule.channel}:{number}"
+        payload = told.mail(rule) if rule.channel == "mail" else told.webhook(rule)
+        outbox.put(topic=f"alert.{rule.channel}", key=key, payload=payload, queue_id=run.queue_id)
+
+
+def event_of(state: str, reason_code: str) -> str | None:
+    """The one event that an end is; a cancelled or skipped run is none."""
+    if state == RunState.FAILED:
+        return "timeout" if reason_code in TIMEOUT_CODES else "failed"
+    return "succeeded" if state == RunState.SUCCEEDED else None
+
+
+def concerns(rule: AlertDoc, event: str) -> bool:
+    """A time-out is a failure: a rule for either hears of it, once."""
+    return event in rule.on or (event == "timeout" and "failed" in rule.on)
+
+
+class _Story:
+    """What an alarm tells; the same for every channel."""
+
+    def __init__(self, row: Run, state: str, ended: Run, event: str) -> None:
+        self.run, self.state, self.event = row, state, event
+        self.reason = ended.reason
+        self.finished_at = ended.finished_at
+        attempts = Attempt.objects.as_system().filter(run=row).order_by("number")
+        self.last: Attempt | None = attempts.last()
+        self.count = self.last.number if self.last is not None else 0
+        self.log = logs.tail(self.last, LOG_LINES) if self.last is not None else ""
+        self.url = f"{settings.PORTAL_ORIGIN}{row.get_absolute_url()}"
+
+    def mail(self, rule: AlertDoc) -> dict[str, Any]:
+        """Subject and text."""
+        words = {"failed": _("failed"), "timeout": _("timed out"), "succeeded": _("succeeded")}
+        subject = _("The flow %(flow)s %(what)s") % {"flow": self.run.flow.name, "what": words[self.event]}
+        rows = [
+            _("Flow: %(flow)s (queue %(queue)s)") % {"flow": self.run.flow.name, "queue": self.run.queue.name},
+            _("Run: %(name)s") % {"name": self.run.name},
+            _("Attempts: %(count)d") % {"count": self.count},
+        ]
+        if self.reason is not None:
+            rows += ["", self.reason.sentence, self.reason.next]
+        if self.log:
+            rows += ["", _("The end of the log:"), *(f"    {line}" for line in self.log.split("\n"))]
+        rows += ["", self.url]
+        return {"to": list(rule.to), "subject": subject, "text": "\n".join(rows)}
+
+    def webhook(self, rule: AlertDoc) -> dict[str, Any]:
+        """The call's body; ``signer`` names the row whose secret signs it when it is sent."""
+        run, flow = self.run, self.run.flow
+        return {
+            "url": rule.url,
+            "signer": {"kind": KIND, "id": str(flow.pk)},
+            "body": {
+                "type": f"run.{self.event}",
+                "timestamp": self.finished_at.isoformat() if self.finished_at else None,
+                "data": {
+                    "flow": {"id": str(flow.pk), "name": flow.name},
+                    "queue": run.queue.name,
+                    "run": {
+                        "id": str(run.pk),
+                        "state": self.state,
+                        "trigger": run.trigger,
+                        "scheduled_at": run.scheduled_at.isoformat() if run.scheduled_at else None,
+                        "attempts": self.count,
+                        "exit_code": self.last.exit_code if self.last is not None else None,
+                        "url": self.url,
+                    },
+                    "reason": self.reason.as_dict() if self.reason is not None else None,
+                    "log_tail": self.log,
+                },
+            },
+        }
+
+
+def secret_of(flow_id: str) -> str:
+    """The secret that signs a flow's webhooks; asked at the moment of sending, never stored in the outbox."""
+    flow = Flow.objects.as_system().get(pk=flow_id)
+    secret = flow.webhook_secret
+    return secret.reveal() if secret else ""

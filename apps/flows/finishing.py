@@ -1,0 +1,225 @@
+"""The steps around an attempt's end, each safe to repeat: log to its end, result kept, pod gone, run follows."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.core import audit, live, reconciling
+from apps.core.claims import Claim
+from apps.core.reasons import Reason
+from apps.core.transitions import transition
+from apps.flows import limits, logs, pods
+from apps.flows.endings import Again, Ending, next_attempt, run_state
+from apps.flows.models import Attempt, Run
+from apps.flows.states import AttemptState, Charge, RunState
+from apps.flows.waiting import RECONCILER
+from apps.tenants import ledger
+from kubekit import names
+from kubekit.build.pod import CONTAINER
+from kubekit.build.task import without_result_finalizer
+from kubekit.client import Cluster as KubeCluster
+from kubekit.errors import BadRequest, Conflict, KubeError, NotFound
+from kubekit.observe import AttemptObservation
+
+log = logging.getLogger(__name__)
+
+READ_BYTES = 8 * 1024 * 1024
+EVIDENCE_LINES = 8
+
+
+def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
+    """Write columns that no person sees, only while the claim holds."""
+    Attempt.objects.as_system().filter(pk=attempt.pk, claim_token=claim.token).update(**values)
+    for name, value in values.items():
+        setattr(attempt, name, value)
+
+
+def admit(attempt: Attempt, claim: Claim, *, amount: ledger.Amount, pod_name: str) -> bool:
+    """Reserve room and note the pod's name in one transaction; False when the attempt was stopped meanwhile.
+
+    Raises ``OverQuota``, ``Conflict`` and ``NotFound`` as the ledger does.
+    """
+    with transaction.atomic():
+        ledger.reserve(queue_id=attempt.queue_id, kind=pods.KIND, object_id=attempt.pk, amount=amount)
+        deadline = timezone.now() + timedelta(seconds=limits.start_timeout_s())
+        ours = transition(
+            attempt,
+            AttemptState.QUEUED,
+            actor=RECONCILER,
+            claim=claim,
+            expect={AttemptState.QUEUED},
+            values={"pod_name": pod_name, "start_deadline_at": deadline},
+        )
+        if not ours:
+            ledger.release(kind=pods.KIND, object_id=attempt.pk)
+    return ours
+
+
+def read_to_end(attempt: Attempt, cluster: KubeCluster, seen: AttemptObservation) -> None:
+    """Store what the collector has not: the log from its mark to the end. Raises ``KubeError``."""
+    limit = READ_BYTES
+    while True:
+        row = logs.attempt_row(attempt.pk)
+        if row is None or row.log_complete:
+            break
+        cutter = logs.Cutter.at(row.log_mark)
+        before = cutter.mark
+        try:
+            raw = cluster.log_tail(
+                seen.pod.namespace,
+                seen.pod.name,
+                CONTAINER,
+                tail_lines=None,
+                limit_bytes=limit,
+                since_time=cutter.since,
+                timestamps=True,
+            )
+        except (BadRequest, NotFound):
+            raw = b""  # no container ever wrote anything
+        whole = len(raw) < limit
+        data = cutter.feed(raw) + (cutter.finish() if whole else b"")
+        try:
+            logs.append(row, data, cutter.mark, complete=whole or row.log_truncated)
+        except logs.Moved:
+            continue
+        if not whole and cutter.mark == before:
+            limit *= 2  # one second of the log is longer than what was read
+    refresh_log(attempt)
+
+
+def refresh_log(attempt: Attempt) -> None:
+    """The log's columns as they are now."""
+    attempt.refresh_from_db(
+        fields=["log_bytes", "log_mark", "log_complete", "log_truncated"],
+        from_queryset=Attempt.objects.as_system(),
+    )
+
+
+def give_up_log(attempt: Attempt, error: KubeError) -> None:
+    """The rest of the log cannot be had (its node is gone): say so at its end."""
+    row = logs.attempt_row(attempt.pk)
+    if row is not None and not row.log_complete:
+        note = f"[mlportal: the rest of the log could not be read: {error.message}]\n".encode()
+        logs.append(row, note, row.log_mark or {"stamp": "", "seen": 0}, complete=True)
+    refresh_log(attempt)
+
+
+def evidence_of(attempt: Attempt, seen: AttemptObservation) -> tuple[str, ...]:
+    """The last lines of the log; where there are none, what the cluster said."""
+    lines = [line for line in logs.tail(attempt, EVIDENCE_LINES).split("\n") if line.strip()]
+    return tuple(line[:500] for line in lines) or tuple(filter(None, (seen.message[:500], seen.pod.message[:500])))
+
+
+def store_ending(attempt: Attempt, claim: Claim, ending: Ending) -> None:
+    """Keep how it ended before the pod may go; the state follows when it has gone."""
+    keep(
+        attempt,
+        claim,
+        ending=ending.as_json(),
+        exit_code=ending.exit_code,
+        finished_at=ending.finished_at or timezone.now(),
+    )
+    live.announce(attempt)
+
+
+def pod_is_gone(cluster: KubeCluster, namespace: str, attempt: Attempt) -> bool:
+    """Take our finalizer off and delete the finished pod; True when no pod of this attempt is left."""
+    try:
+        raw = cluster.get("Pod", namespace, attempt.pod_name)
+    except NotFound:
+        return True
+    metadata = raw["metadata"]
+    if (metadata.get("labels") or {}).get(names.ID) != str(attempt.pk):
+        return True
+    finalizers, uid = list(metadata.get("finalizers") or ()), metadata["uid"]
+    try:
+        if names.RESULT_FINALIZER in finalizers:
+            patch = without_result_finalizer(finalizers, resource_version=metadata["resourceVersion"])
+            cluster.patch_merge("Pod", namespace, attempt.pod_name, patch)
+        # The program has ended, so there is nothing to wait for.
+        cluster.delete("Pod", namespace, attempt.pod_name, uid=uid, grace_s=0)
+        cluster.get("Pod", namespace, attempt.pod_name)
+    except NotFound:
+        return True
+    except Conflict:
+        return False
+    return False
+
+
+def complete(attempt: Attempt, claim: Claim, ending: Ending) -> None:
+    """End the attempt; in the same transaction give its room back and insert the next one, or end the run."""
+    with transaction.atomic():
+        run = Run.objects.as_system().select_for_update(of=("self",)).get(pk=attempt.run_id)
+        cancelling = run.state == RunState.CANCELLING
+        values = {
+            "charge": ending.charge,
+            "exit_code": ending.exit_code,
+            "finished_at": ending.finished_at or attempt.finished_at or timezone.now(),
+            "log_complete": True,
+        }
+        transition(attempt, ending.state, actor=RECONCILER, reason=ending.reason, claim=claim, values=values)
+        ledger.release(kind=pods.KIND, object_id=attempt.pk)
+        again = _next(attempt, ending, cancelling=cancelling)
+        if again is not None:
+            _insert(attempt, again)
+            _say_again(run, attempt, ending, again)
+            return
+        transition(
+            run,
+            run_state(ending, cancelling=cancelling),
+            actor=RECONCILER,
+            reason=ending.reason,
+            values={"finished_at": values["finished_at"]},
+        )
+
+
+def _next(attempt: Attempt, ending: Ending, *, cancelling: bool) -> Again | None:
+    ended = Attempt.objects.as_system().filter(run_id=attempt.run_id, node=attempt.node)
+    return next_attempt(
+        ending=ending,
+        number=attempt.number,
+        charges=ended.exclude(charge="").values_list("charge", flat=True),
+        retries=pods.node_of(attempt).retries,
+        cancelling=cancelling,
+        now=timezone.now(),
+    )
+
+
+def _insert(attempt: Attempt, again: Again) -> None:
+    now = timezone.now()
+    made = Attempt.objects.create(
+        id=uuid4(),
+        run_id=attempt.run_id,
+        queue_id=attempt.queue_id,
+        node=attempt.node,
+        number=again.number,
+        state=AttemptState.QUEUED,
+        state_since=now,
+        not_before=again.not_before,
+        due_at=again.not_before,
+    )
+    audit.record(actor=RECONCILER, verb="attempt.queued", obj=made, detail={"number": again.number})
+    live.announce(made)
+    reconciling.hint(pods.KIND, made.pk)
+
+
+def _say_again(run: Run, attempt: Attempt, ending: Ending, again: Again) -> None:
+    code = "run_retries" if ending.charge == Charge.USER else "run_retries_infra"
+    cause = ending.reason.code if ending.reason else ""
+    reason = Reason(
+        code=code,
+        params={
+            "number": attempt.number,
+            "next": again.number,
+            "at": again.not_before.isoformat(timespec="seconds"),
+            "cause": cause,
+        },
+        evidence=ending.evidence,
+    )
+    transition(run, run.state, actor=RECONCILER, reason=reason)

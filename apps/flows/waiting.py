@@ -1,0 +1,49 @@
+"""What an attempt waits for, told at the attempt and at its run alike; and the moment when it runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from apps.core import actors
+from apps.core.claims import Claim
+from apps.core.reasons import Reason
+from apps.core.transitions import transition
+from apps.flows.models import Attempt
+from apps.flows.states import AttemptState, RunState
+
+RECONCILER = actors.system("reconciler")
+_OPEN = {AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.CANCELLING}
+
+
+def note_waiting(attempt: Attempt, claim: Claim, reason: Reason | None) -> None:
+    """Keep the state, change the reason. A stop keeps its own reason: it says why the portal ends it."""
+    if attempt.state == AttemptState.CANCELLING:
+        return
+    with transaction.atomic():
+        run = attempt.run
+        shown = {RunState.QUEUED} if attempt.state == AttemptState.QUEUED else {RunState.RUNNING}
+        transition(run, attempt_to_run(attempt), actor=RECONCILER, reason=reason, expect=shown)
+        transition(attempt, attempt.state, actor=RECONCILER, reason=reason, claim=claim, expect={attempt.state})
+
+
+def attempt_to_run(attempt: Attempt) -> RunState:
+    """The run's state that goes with an attempt that has not ended."""
+    return RunState.QUEUED if attempt.state == AttemptState.QUEUED else RunState.RUNNING
+
+
+def note_running(attempt: Attempt, claim: Claim, *, started_at: datetime, deadline_at: datetime) -> None:
+    """The program runs: the attempt and the run say so, with the deadline stored."""
+    with transaction.atomic():
+        run = attempt.run
+        values = {} if run.started_at else {"started_at": started_at}
+        transition(run, RunState.RUNNING, actor=RECONCILER, expect={RunState.QUEUED, RunState.RUNNING}, values=values)
+        transition(
+            attempt,
+            AttemptState.RUNNING,
+            actor=RECONCILER,
+            claim=claim,
+            expect={AttemptState.QUEUED},
+            values={"started_at": started_at, "deadline_at": deadline_at},
+        )

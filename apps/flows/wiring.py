@@ -1,0 +1,25 @@
+"""What the app registers with the base when Django starts."""
+
+from __future__ import annotations
+
+from apps.clusters import watching
+from apps.core import control, reasons, reconciling, transitions
+from apps.core.reconciling import Reconciler
+from apps.flows import alarms, pods, reconcile, watch, wording
+from apps.flows.collector import collector, retention
+from apps.flows.models import Attempt
+from apps.flows.scheduler import Scheduler
+from apps.tenants import ledger
+
+
+def register() -> None:
+    """Called once from ``AppConfig.ready``."""
+    reasons.register(wording.WORDINGS)
+    reconciling.register(Reconciler(kind=pods.KIND, model=Attempt, run=reconcile.run))
+    transitions.on_transition("run", alarms.run_ended)
+    watching.on_object("pods", pods.KIND, watch.pod_changed)
+    watching.on_resync("pods", pods.KIND, watch.pods_listed)
+    ledger.on_freed(watch.queue_freed)
+    control.register("scheduler", Scheduler().run)
+    control.register("log collector", collector.run)
+    control.register("log retention", retention)
