@@ -1,0 +1,251 @@
+"""REST for dev instances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from apps.core.api import PortalViewSet, StatefulItem
+from apps.instances import choices, entering, forecast, selectors, services, stages
+from apps.instances.models import Instance
+from apps.instances.spec import url_of
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+class MountForm(serializers.Serializer[Any]):
+    """A volume (name or id) of the queue at a path."""
+
+    volume = serializers.CharField(max_length=100)
+    path = serializers.CharField(max_length=255)
+    read_only = serializers.BooleanField(default=False)  # type: ignore[assignment]  # hides Field.read_only, a bool
+
+
+class InstanceForm(serializers.Serializer[Any]):
+    """What a new instance needs: image, size and queue, each by name or id. The name is proposed when left out."""
+
+    name = serializers.CharField(default="", allow_blank=True, trim_whitespace=True)
+    image = serializers.CharField(max_length=100)
+    size = serializers.CharField(max_length=100)
+    queue = serializers.CharField(max_length=100)
+    volumes = MountForm(many=True, default=list)
+
+
+class ChangeForm(serializers.Serializer[Any]):
+    """Another size or image for a stopped instance."""
+
+    size = serializers.CharField(max_length=100, required=False)
+    image = serializers.CharField(max_length=100, required=False)
+
+
+class ForecastForm(serializers.Serializer[Any]):
+    """What should run where."""
+
+    queue = serializers.CharField(max_length=100)
+    size = serializers.CharField(max_length=100)
+
+
+class ForecastItem(serializers.Serializer[Any]):
+    """``now``, ``queued`` or ``never``, why, and the change that would fit."""
+
+    answer = serializers.ChoiceField(choices=["now", "queued", "never"])
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+    change = serializers.CharField()
+    size_that_fits = serializers.CharField(allow_null=True)
+
+
+class StageItem(serializers.Serializer[Any]):
+    """A stage of the last start: when it was reached, seconds after the one before."""
+
+    name = serializers.CharField()
+    at = serializers.DateTimeField(allow_null=True)
+    seconds = serializers.FloatField(allow_null=True)
+
+
+class EventItem(serializers.Serializer[Any]):
+    """An event of the cluster in plain words."""
+
+    at = serializers.DateTimeField()
+    sentence = serializers.CharField()
+    message = serializers.CharField()
+    reason = serializers.CharField()
+    count = serializers.IntegerField()
+    warning = serializers.BooleanField()
+
+
+class MountItem(serializers.Serializer[Any]):
+    """A mounted volume."""
+
+    volume = serializers.CharField(source="volume.name")
+    path = serializers.CharField()
+    read_only = serializers.BooleanField()  # type: ignore[assignment]  # hides Field.read_only, a bool
+
+
+class InstanceItem(StatefulItem):
+    """A dev instance. ``url`` is its own host; the key is asked for apart."""
+
+    queue = serializers.CharField(source="queue.name")
+    owner = serializers.CharField(source="owner.username")
+    image = serializers.CharField(source="image.name")
+    size = serializers.CharField(source="size.name")
+    home = serializers.CharField(source="home.name")
+    volumes = MountItem(source="mounted", many=True)
+    desired = serializers.CharField()
+    launch = serializers.IntegerField()
+    url = serializers.SerializerMethodField()
+    node = serializers.CharField()
+    state_since = serializers.DateTimeField()
+    start_requested_at = serializers.DateTimeField(allow_null=True)
+    ready_at = serializers.DateTimeField(allow_null=True)
+    stages = serializers.SerializerMethodField()
+
+    def get_url(self, obj: Instance) -> str:
+        """JupyterLab's address."""
+        return url_of(obj)
+
+    @extend_schema_field(StageItem(many=True))
+    def get_stages(self, obj: Instance) -> list[dict[str, Any]]:
+        """The last start, stage by stage."""
+        return [dict(one) for one in StageItem(stages.rows(obj), many=True).data]
+
+    def get_links(self, obj: Any) -> dict[str, str]:
+        """With the addresses of what can be done."""
+        request = self.context["request"]
+        more = {
+            name: reverse(f"api:instance-{name}", args=[obj.pk], request=request)
+            for name in ("start", "stop", "restart", "ticket", "key", "events")
+        }
+        return {**super().get_links(obj), **more, "open": url_of(obj)}
+
+
+class InstancePage(serializers.Serializer[Any]):
+    """A page of instances."""
+
+    items = InstanceItem(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
+class KeyItem(serializers.Serializer[Any]):
+    """The key of the present launch."""
+
+    key = serializers.CharField()
+
+
+class TicketItem(serializers.Serializer[Any]):
+    """POST ``ticket`` as a form field to ``url`` within a minute, once."""
+
+    url = serializers.CharField()
+    ticket = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+_FILTERS = [
+    OpenApiParameter(name, OpenApiTypes.STR, description=text)
+    for name, text in (
+        ("queue", "Name or id of a queue."),
+        ("state", "One or more states, separated by commas."),
+        ("owner", "User name of the owner."),
+        ("text", "Part of the name of instance or image."),
+        ("sort", "name, created, state, owner or queue; “-” in front for descending."),
+        ("cursor", "From the page before."),
+    )
+]
+
+
+class InstanceViewSet(PortalViewSet):
+    """Dev instances: make, start, stop, enter."""
+
+    kind = "instance"
+    rows = selectors.visible_with_mounts
+    spec = selectors.LIST
+    item = InstanceItem
+
+    @extend_schema(parameters=_FILTERS, responses=InstancePage)
+    def list(self, request: Request) -> Response:
+        """The instances that you may know of."""
+        return super().list(request)
+
+    @extend_schema(responses=InstanceItem)
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """One instance."""
+        return super().retrieve(request, pk)
+
+    @extend_schema(request=InstanceForm, responses={201: InstanceItem})
+    def create(self, request: Request) -> Response:
+        """Make an instance and start it. Refused before anything is made when the queue has no room (409)."""
+        wanted = self.read(InstanceForm, request)
+        made = services.create(actor=self.actor, id=self.new_id(request), **wanted)
+        return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ChangeForm, responses=InstanceItem)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Give a stopped instance another size or image."""
+        services.change(actor=self.actor, instance=self.find(pk), **self.read(ChangeForm, request))
+        return self.answer(self.find(pk))
+
+    @extend_schema(responses={202: InstanceItem})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete it. Its home and other volumes stay."""
+        gone = services.delete(actor=self.actor, instance=self.find(pk))
+        return self.answer(self.find(gone.pk), code=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: InstanceItem})
+    @action(detail=True, methods=["post"])
+    def start(self, request: Request, pk: str) -> Response:
+        """Start it with a new key."""
+        services.start(actor=self.actor, instance=self.find(pk))
+        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: InstanceItem})
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, pk: str) -> Response:
+        """Stop it; the key is dead at once, the home stays."""
+        services.stop(actor=self.actor, instance=self.find(pk))
+        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: InstanceItem})
+    @action(detail=True, methods=["post"])
+    def restart(self, request: Request, pk: str) -> Response:
+        """Stop it and start it again with a new key."""
+        services.restart(actor=self.actor, instance=self.find(pk))
+        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses=KeyItem)
+    @action(detail=True, methods=["get"])
+    def key(self, request: Request, pk: str) -> Response:
+        """The key, for the owner alone; audited."""
+        key = entering.reveal_key(actor=self.actor, instance=self.find(pk))
+        return Response({"key": key.reveal()}, headers=NO_STORE)
+
+    @extend_schema(request=None, responses=TicketItem)
+    @action(detail=True, methods=["post"])
+    def ticket(self, request: Request, pk: str) -> Response:
+        """A one-time entrance for a browser, for the owner alone; audited."""
+        entrance = entering.ticket(actor=self.actor, instance=self.find(pk))
+        return Response(TicketItem(entrance).data, headers=NO_STORE)
+
+    @extend_schema(responses=EventItem(many=True))
+    @action(detail=True, methods=["get"])
+    def events(self, request: Request, pk: str) -> Response:
+        """The newest events of the last start, newest first."""
+        return Response({"items": EventItem(self.find(pk).last_events, many=True).data, "next": None})
+
+    @extend_schema(request=ForecastForm, responses=ForecastItem)
+    @action(detail=False, methods=["post"], url_path="will-it-run")
+    def will_it_run(self, request: Request) -> Response:
+        """Whether this size would run in this queue: now, queued or never, and the change that fits."""
+        wanted = self.read(ForecastForm, request)
+        answer = forecast.will_it_run(
+            actor=self.actor,
+            queue=choices.queue(self.actor, wanted["queue"]),
+            size=choices.size(self.actor, wanted["size"]),
+        )
+        return Response(answer.as_dict())

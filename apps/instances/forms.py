@@ -1,0 +1,109 @@
+"""The form of a new instance: image, size and queue are asked, the rest has defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.catalog.models import Image, Size
+from apps.core import quantities
+from apps.instances.models import Instance
+from apps.storage.models import Volume
+from apps.tenants.models import Queue
+from kubekit.specs import HOME_PATH
+
+
+def size_label(size: Size) -> str:
+    """``medium: 1 CPU, 2 GiB``, with the GPUs where it has some."""
+    parts = [quantities.cpus(size.cpu_millis), quantities.size(size.memory_bytes)]
+    if size.gpus:
+        parts.append(_("%(count)d GPU") % {"count": size.gpus})
+    return f"{size.name}: {', '.join(parts)}"
+
+
+def image_label(image: Image) -> str:
+    """Name and what it is."""
+    return f"{image.name}: {image.description}" if image.description else image.name
+
+
+class InstanceForm(forms.Form):
+    """Choices are ids, so that a renamed row is still the one that was chosen."""
+
+    more = ("name", "volume", "path", "read_only")
+
+    image = forms.ChoiceField(label=gettext_lazy("Image"))
+    size = forms.ChoiceField(label=gettext_lazy("Size"))
+    queue = forms.ChoiceField(label=gettext_lazy("Queue"))
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        required=False,
+        help_text=gettext_lazy("Left empty, a name is proposed."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    volume = forms.ChoiceField(
+        label=gettext_lazy("One more volume"),
+        required=False,
+        help_text=gettext_lazy("Your home is mounted at /root without asking."),
+    )
+    path = forms.CharField(
+        label=gettext_lazy("Mounted at"),
+        required=False,
+        widget=forms.TextInput(attrs={"placeholder": "/data", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    read_only = forms.BooleanField(label=gettext_lazy("Read only"), required=False)
+
+    def __init__(
+        self,
+        *args: Any,
+        images: list[Image],
+        sizes: list[Size],
+        queues: list[Queue],
+        volumes: list[Volume],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        choices: dict[str, list[tuple[str, str]]] = {
+            "image": [(str(image.pk), image_label(image)) for image in images],
+            "size": [(str(size.pk), size_label(size)) for size in sizes],
+            "queue": [(str(queue.pk), queue.name) for queue in queues],
+            "volume": [
+                ("", _("none")),
+                *((str(volume.pk), f"{volume.queue.name}/{volume.name}") for volume in volumes),
+            ],
+        }
+        for name, found in choices.items():
+            field = self.fields[name]
+            assert isinstance(field, forms.ChoiceField)
+            field.choices = found
+
+    def clean(self) -> dict[str, Any]:
+        """A volume needs a place; the home's is taken."""
+        data = super().clean() or {}
+        if data.get("volume") and not data.get("path"):
+            self.add_error("path", _("Say where the volume is mounted, for example /data."))
+        if data.get("volume") and data.get("path") == HOME_PATH:
+            self.add_error("path", _("The home is mounted at /root already."))
+        return data
+
+
+class ChangeForm(forms.Form):
+    """Another size or image for a stopped instance."""
+
+    image = forms.ChoiceField(label=gettext_lazy("Image"))
+    size = forms.ChoiceField(label=gettext_lazy("Size"))
+
+    def __init__(self, *args: Any, images: list[Image], sizes: list[Size], instance: Instance, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # What was retired meanwhile stays choosable for whom has it.
+        with_own_image = images if instance.image in images else [instance.image, *images]
+        with_own_size = sizes if instance.size in sizes else [instance.size, *sizes]
+        for name, found in (
+            ("image", [(str(image.pk), image_label(image)) for image in with_own_image]),
+            ("size", [(str(size.pk), size_label(size)) for size in with_own_size]),
+        ):
+            field = self.fields[name]
+            assert isinstance(field, forms.ChoiceField)
+            field.choices = found

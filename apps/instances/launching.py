@@ -1,0 +1,55 @@
+"""The one place where a launch begins: a new number, a new key, new stages."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from apps.core.actors import Actor
+from apps.core.claims import Claim
+from apps.core.transitions import transition
+from apps.instances.models import Instance
+from apps.instances.states import Desired, InstanceState
+
+#: Bytes of randomness in a key: 256 bits, written with 43 characters.
+KEY_BYTES = 32
+
+
+def first_values() -> dict[str, Any]:
+    """The columns of a fresh launch."""
+    now = timezone.now()
+    return {
+        "key": secrets.token_urlsafe(KEY_BYTES),
+        "at_rest": False,
+        "pod_uid": "",
+        "node": "",
+        "restarts": 0,
+        "stages": {},
+        "last_events": [],
+        "start_requested_at": now,
+        "ready_at": None,
+        "start_deadline_at": now + timedelta(seconds=settings.PORTAL_START_TIMEOUT_S),
+        "desired": Desired.RUNNING,
+    }
+
+
+def begin(instance: Instance, *, actor: Actor, claim: Claim | None = None) -> None:
+    """Move a row at rest to ``starting``. Call it inside the transaction that holds the quota."""
+    transition(
+        instance,
+        InstanceState.STARTING,
+        actor=actor,
+        claim=claim,
+        verb="instance.start",
+        values={
+            **first_values(),
+            "generation": instance.generation + 1,
+            "launch": instance.launch + 1,
+            "due_at": timezone.now(),
+            "pokes": instance.pokes + 1,
+        },
+    )

@@ -1,0 +1,121 @@
+"""Dev instances and the volumes they mount beside the home."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
+
+from apps.catalog.models import Image, Size
+from apps.core.actors import Actor
+from apps.core.models import Claimable, Record, Stateful
+from apps.core.scoping import EVERYTHING, ScopedManager
+from apps.core.secret import SecretField
+from apps.core.states import StateTable
+from apps.instances.states import INSTANCE_STATES, Desired, InstanceState
+from apps.storage.models import Volume
+from apps.tenants.models import Queue, team_ids
+
+
+class Instance(Record, Stateful, Claimable):
+    """One dev instance: a StatefulSet of 0 or 1 pods, its Service, Ingress and Secret.
+
+    ``generation`` rises with each change of what is desired; ``observed_generation`` is the last one written to
+    the cluster. ``launch`` counts starts and labels the pods, so that a pod of an earlier launch is never taken
+    for this one's. ``key`` lives from a start to the stop after it. ``at_rest`` is True once the cluster has
+    confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
+    instant it was reached, ``last_events`` holds at most 20 of the cluster's events in plain words.
+    """
+
+    TABLE: ClassVar[StateTable] = INSTANCE_STATES
+
+    name = models.CharField(_("name"), max_length=63)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="instances", verbose_name=_("owner")
+    )
+    queue = models.ForeignKey(Queue, on_delete=models.PROTECT, related_name="instances", verbose_name=_("queue"))
+    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="instances", verbose_name=_("image"))
+    size = models.ForeignKey(Size, on_delete=models.PROTECT, related_name="instances", verbose_name=_("size"))
+    home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="home_of", verbose_name=_("home"))
+
+    desired = models.CharField(max_length=10, choices=Desired.choices, default=Desired.RUNNING)
+    generation = models.PositiveIntegerField(default=1)
+    observed_generation = models.PositiveIntegerField(default=0)
+    launch = models.PositiveIntegerField(default=0)
+    key = SecretField(blank=True, default="", editable=False)
+    at_rest = models.BooleanField(default=True, editable=False)
+    stateful_set_uid = models.CharField(max_length=60, blank=True, default="", editable=False)
+    pod_uid = models.CharField(max_length=60, blank=True, default="", editable=False)
+    node = models.CharField(_("node"), max_length=253, blank=True, default="", editable=False)
+    restarts = models.PositiveIntegerField(default=0, editable=False)
+    stages = models.JSONField(default=dict, editable=False)
+    last_events = models.JSONField(default=list, editable=False)
+    start_requested_at = models.DateTimeField(null=True, editable=False)
+    ready_at = models.DateTimeField(_("ready since"), null=True, editable=False)
+    start_deadline_at = models.DateTimeField(null=True, editable=False)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("instance")
+        verbose_name_plural = _("instances")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["queue", "name"], condition=~Q(state=InstanceState.DELETED), name="instance_name_alive"
+            )
+        ]
+        indexes = [models.Index(fields=["owner", "state"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Instances in the queues of one's own teams: members see each other's, entering is the owner's alone."""
+        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
+
+    def audit_scope(self) -> dict[str, Any]:
+        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
+
+    def live_scope(self) -> str:
+        return self.queue_id.hex
+
+    def get_absolute_url(self) -> str:
+        return reverse("instances:detail", args=[self.pk])
+
+    @cached_property
+    def mounted(self) -> list[InstanceMount]:
+        """What it mounts besides its home; selectors fill it for many rows at once."""
+        return list(InstanceMount.objects.as_system().filter(instance_id=self.pk).select_related("volume"))
+
+    @property
+    def wants_to_run(self) -> bool:
+        """Whether its owner wants it running."""
+        return self.desired == Desired.RUNNING
+
+
+class InstanceMount(models.Model):
+    """A volume that an instance mounts at ``path`` besides its home."""
+
+    instance = models.ForeignKey(Instance, on_delete=models.CASCADE, related_name="mounts")
+    volume = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="instance_mounts")
+    path = models.CharField(max_length=255)
+    read_only = models.BooleanField(default=False)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["instance", "path"], name="instance_mount_path")]
+
+    def __str__(self) -> str:
+        return self.path
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """With their instance."""
+        return EVERYTHING if actor.is_admin else Q(instance__queue__team_id__in=team_ids(actor))

@@ -1,0 +1,240 @@
+"""Bring one instance to what its owner wants: write what the plan says, look, decide, store.
+
+Writes: a new instance is Secret, StatefulSet, Service and Ingress (four applies, no read); a later start is key,
+StatefulSet and route (three); a stop is route, key and replicas 0 (three, the route first).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.clusters import access
+from apps.core import actors
+from apps.core.claims import Claim
+from apps.core.transitions import transition
+from apps.instances import launching, looking, selectors
+from apps.instances.decide import Decision, Seen, decide
+from apps.instances.models import Instance
+from apps.instances.spec import KIND, spec_of
+from apps.instances.states import LAUNCHED, InstanceState
+from apps.tenants import ledger
+from kubekit.build import instance as build
+from kubekit.client import Cluster as KubeCluster
+from kubekit.errors import Conflict as KubeConflict
+from kubekit.errors import KubeError, NotFound, SpecError
+from kubekit.specs import InstanceSpec
+
+RECONCILER = actors.system("reconciler")
+#: After the writes of a start the watch reports; this is when the sweep looks if it does not.
+AFTER_WRITES_S = 3.0
+
+
+class Step(StrEnum):
+    """One write to the cluster."""
+
+    APPLY_KEY = "apply key"
+    APPLY_STATEFUL_SET = "apply stateful set"
+    APPLY_SERVICE = "apply service"
+    APPLY_ROUTE = "apply route"
+    DELETE_ROUTE = "delete route"
+    SPOIL_KEY = "spoil key"
+    SCALE_TO_ZERO = "scale to zero"
+    DELETE_STATEFUL_SET = "delete stateful set"
+    DELETE_SERVICE = "delete service"
+    DELETE_KEY = "delete key"
+
+
+NEW = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_SERVICE, Step.APPLY_ROUTE)
+START = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_ROUTE)
+STOP = (Step.DELETE_ROUTE, Step.SPOIL_KEY, Step.SCALE_TO_ZERO)
+DELETE = (Step.DELETE_ROUTE, Step.DELETE_STATEFUL_SET, Step.DELETE_SERVICE, Step.DELETE_KEY)
+
+
+def plan(instance: Instance) -> tuple[Step, ...]:
+    """Pure: the writes that are still owed for the row's generation, in order.
+
+    After a failure everything is applied again, since nobody knows how far the last round came.
+    """
+    if instance.observed_generation >= instance.generation:
+        return ()
+    if instance.state in LAUNCHED:
+        is_new = not instance.stateful_set_uid or instance.failures > 0
+        return NEW if is_new else START
+    if instance.state in {InstanceState.STOPPING, InstanceState.FAILED}:
+        return STOP
+    return DELETE if instance.state == InstanceState.DELETING else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What the writes brought to light."""
+
+    stateful_set_uid: str | None = None
+    error: KubeError | SpecError | None = None
+
+
+def run(pk: UUID, claim: Claim) -> datetime | None:
+    """The reconciler: one round for one instance; when it is due again."""
+    instance = selectors.for_reconcile(pk)
+    if instance is None or instance.state == InstanceState.DELETED or _is_done(instance):
+        return None
+    cluster = access.connect(instance.queue.cluster)
+    steps = plan(instance)
+    written = write(instance, cluster, steps) if steps else Written()
+    if written.error is None and steps and instance.state in LAUNCHED:
+        return _note_written(instance, written, claim)
+    seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
+    decision = decide(instance, seen, now=timezone.now(), timeout_s=settings.PORTAL_START_TIMEOUT_S)
+    return _store(instance, decision, seen, claim, wrote=bool(steps) and written.error is None)
+
+
+def _is_done(instance: Instance) -> bool:
+    resting = instance.state in {InstanceState.STOPPED, InstanceState.FAILED} and instance.at_rest
+    return resting and instance.state not in LAUNCHED
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...]) -> Written:
+    """Carry out the steps. The first refusal ends them and comes back as a value."""
+    uid: str | None = None
+    try:
+        spec = spec_of(instance)
+        for step in steps:
+            made = _WRITERS[step](instance, spec, cluster)
+            if step is Step.APPLY_STATEFUL_SET:
+                uid = str(((made or {}).get("metadata") or {}).get("uid") or "")
+    except (KubeError, SpecError) as error:
+        return Written(stateful_set_uid=uid, error=error)
+    return Written(stateful_set_uid=uid)
+
+
+def _apply_secret(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
+    return cluster.apply(build.secret(spec, {"key": instance.key.reveal()}))
+
+
+def _apply_stateful_set(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
+    return cluster.apply(build.stateful_set(spec, replicas=1))
+
+
+def _apply_service(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
+    return cluster.apply(build.service(spec))
+
+
+def _apply_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
+    return cluster.apply(build.ingress(spec))
+
+
+def _spoil_key(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    """Put a key that nobody knows in the place of the launch's: the old one is dead in the cluster too."""
+    nobody_knows = build.secret(spec, {"key": secrets.token_urlsafe(32)})["data"]
+    _unless_absent(lambda: cluster.patch_merge("Secret", spec.namespace, spec.object_name, {"data": nobody_knows}))
+
+
+def _scale_to_zero(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    _unless_absent(lambda: cluster.scale(spec.namespace, spec.object_name, 0))
+
+
+def _delete(kind: str, instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    """Delete the object of this kind if it is ours; another one of the same name stays (failure F5)."""
+    uid = instance.stateful_set_uid or None if kind == "StatefulSet" else None
+    try:
+        _unless_absent(lambda: cluster.delete(kind, spec.namespace, spec.object_name, uid=uid))
+    except KubeConflict:
+        found = cluster.get(kind, spec.namespace, spec.object_name)
+        if (found["metadata"].get("labels") or {}).get("mlportal.io/id") == spec.identity.id:
+            cluster.delete(kind, spec.namespace, spec.object_name, uid=found["metadata"]["uid"])
+
+
+def _unless_absent(request: Callable[[], object]) -> None:
+    try:
+        request()
+    except NotFound:
+        return
+
+
+Writer = Callable[[Instance, InstanceSpec, KubeCluster], Any]
+_WRITERS: dict[Step, Writer] = {
+    Step.APPLY_KEY: _apply_secret,
+    Step.APPLY_STATEFUL_SET: _apply_stateful_set,
+    Step.APPLY_SERVICE: _apply_service,
+    Step.APPLY_ROUTE: _apply_route,
+    Step.DELETE_ROUTE: partial(_delete, "Ingress"),
+    Step.SPOIL_KEY: _spoil_key,
+    Step.SCALE_TO_ZERO: _scale_to_zero,
+    Step.DELETE_STATEFUL_SET: partial(_delete, "StatefulSet"),
+    Step.DELETE_SERVICE: partial(_delete, "Service"),
+    Step.DELETE_KEY: partial(_delete, "Secret"),
+}
+
+
+# --- storing -----------------------------------------------------------------------------------------------------
+
+
+def _note_written(instance: Instance, written: Written, claim: Claim) -> datetime:
+    values: dict[str, Any] = {"observed_generation": instance.generation}
+    if written.stateful_set_uid:
+        values["stateful_set_uid"] = written.stateful_set_uid
+    _keep(instance, values, claim)
+    return timezone.now() + timedelta(seconds=AFTER_WRITES_S)
+
+
+def _keep(instance: Instance, values: dict[str, Any], claim: Claim) -> None:
+    """Columns that no person sees, written only while the claim holds: no lock, no announcement."""
+    Instance.objects.as_system().filter(pk=instance.pk, claim_token=claim.token).update(**values)
+
+
+def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, wrote: bool) -> datetime | None:
+    values = dict(decision.values)
+    if wrote:
+        values.setdefault("observed_generation", instance.generation)
+    if seen.live and seen.observation is not None and not decision.at_rest:
+        values |= _missing_objects(instance, seen)
+    before = instance.state
+    with transaction.atomic():
+        moved = transition(
+            instance,
+            decision.to,
+            actor=RECONCILER,
+            reason=decision.reason,
+            claim=claim,
+            expect={before},
+            values=values,
+        )
+        if moved and decision.at_rest:
+            _come_to_rest(instance, claim)
+    if not moved:
+        return timezone.now()
+    if decision.at_rest and instance.state not in LAUNCHED:
+        return None
+    return timezone.now() + timedelta(seconds=decision.again_s or 0.0)
+
+
+def _come_to_rest(instance: Instance, claim: Claim) -> None:
+    """No pod is left: start the next launch when one was asked for meanwhile, else give the quota back."""
+    if instance.state == InstanceState.STOPPED and instance.wants_to_run:
+        launching.begin(instance, actor=RECONCILER, claim=claim)
+    else:
+        ledger.release(kind=KIND, object_id=instance.pk)
+
+
+def _missing_objects(instance: Instance, seen: Seen) -> dict[str, Any]:
+    """The StatefulSet was deleted behind our back: forget it, so that the next round makes all four again."""
+    observation = seen.observation
+    if instance.state not in LAUNCHED or observation is None or instance.observed_generation < instance.generation:
+        return {}
+    if not observation.exists and observation.pod is None:
+        return {"stateful_set_uid": "", "observed_generation": instance.generation - 1}
+    return {}

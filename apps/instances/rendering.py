@@ -1,0 +1,133 @@
+"""What pages show of an instance besides its columns: manifests, the log's end, the form's panel, one CSP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+import yaml
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from apps.catalog.models import Image, Size
+from apps.clusters import access
+from apps.core.actors import Actor
+from apps.core.errors import PortalError
+from apps.instances import forecast
+from apps.instances.models import Instance
+from apps.instances.spec import objects_of
+from apps.storage.models import Volume
+from apps.tenants.models import Queue
+from kubekit import names
+from kubekit.build.pod import CONTAINER
+from kubekit.errors import BadRequest, KubeError, NotFound, SpecError
+
+LOG_LINES = 300
+LOG_BYTES = 256 * 1024
+
+
+def yaml_of(instance: Instance) -> str:
+    """The objects as the portal applies them, the key masked."""
+    try:
+        objects = objects_of(instance)
+    except SpecError as error:
+        return f"# {error}"
+    return dump(objects)
+
+
+def dump(objects: Sequence[Mapping[str, Any]]) -> str:
+    """Several objects as one YAML text that ``kubectl apply`` takes."""
+    return str(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, default_flow_style=False))
+
+
+def log_of(instance: Instance) -> dict[str, Any]:
+    """The end of the log, or the sentence that says why there is none."""
+    if instance.at_rest:
+        return {"lines": "", "why": _("It does not run; the log is there from the next start on.")}
+    try:
+        cluster = access.connect(instance.queue.cluster)
+        raw = cluster.log_tail(
+            instance.queue.namespace,
+            names.instance_pod_name(instance.name, instance.pk),
+            CONTAINER,
+            tail_lines=LOG_LINES,
+            limit_bytes=LOG_BYTES,
+        )
+    except (BadRequest, NotFound):
+        return {"lines": "", "why": _("The program has not begun yet.")}
+    except (KubeError, PortalError):
+        return {"lines": "", "why": _("The cluster does not answer, so its log cannot be read now.")}
+    return {"lines": raw.decode("utf-8", "replace"), "why": "" if raw else _("The log is empty so far.")}
+
+
+def policy_for(url: str) -> str:
+    """The page's Content-Security-Policy with its one form allowed to go to that origin alone."""
+    parts = urlsplit(url)
+    rules = [rule.strip() for rule in settings.CONTENT_SECURITY_POLICY.split(";")]
+    kept = [rule for rule in rules if rule and not rule.startswith("form-action")]
+    return "; ".join([*kept, f"form-action {parts.scheme}://{parts.netloc}"])
+
+
+# --- the panel of the form -----------------------------------------------------------------------------------------
+
+
+def panel(actor: Actor, chosen: Mapping[str, str], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """``Will it run?`` and ``Same by`` for what is chosen so far; nothing of it is stored."""
+    queue: Queue | None = _chosen(offered["queues"], chosen.get("queue", ""))
+    size: Size | None = _chosen(offered["sizes"], chosen.get("size", ""))
+    image: Image | None = _chosen(offered["images"], chosen.get("image", ""))
+    if queue is None or size is None or image is None:
+        return {"forecast": None}
+    name = chosen.get("name", "").strip()
+    return {
+        "forecast": forecast.will_it_run(actor=actor, queue=queue, size=size),
+        "cli": _cli(image, size, queue, name),
+        "rest": _rest(image, size, queue, name),
+        "yaml": _yaml(actor, chosen, image, size, queue, name),
+    }
+
+
+def _chosen(rows: Sequence[Any], pk: str) -> Any:
+    return next((row for row in rows if str(row.pk) == pk), None)
+
+
+def _cli(image: Image, size: Size, queue: Queue, name: str) -> str:
+    words = ["portalctl", "instance", "create", "--image", image.name, "--size", size.name, "--queue", queue.name]
+    if name:
+        words += ["--name", name]
+    return " ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    return word if word.replace("-", "").replace(".", "").replace("_", "").isalnum() else f"'{word}'"
+
+
+def _rest(image: Image, size: Size, queue: Queue, name: str) -> str:
+    body = {"image": image.name, "size": size.name, "queue": queue.name, **({"name": name} if name else {})}
+    return (
+        f"curl -X POST {settings.PORTAL_ORIGIN}/api/v1/instances \\\n"
+        f'  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\\n'
+        f"  -d '{json.dumps(body, ensure_ascii=False)}'"
+    )
+
+
+def _yaml(actor: Actor, chosen: Mapping[str, str], image: Image, size: Size, queue: Queue, name: str) -> str:
+    """The manifests of an instance that is not made: its id is the form's, its home the person's or a stand-in."""
+    try:
+        pk = UUID(chosen.get("once", ""))
+    except ValueError:
+        pk = uuid4()
+    home = Volume.objects.for_actor(actor).filter(queue=queue, owner_id=actor.user_id, kind="home").first()
+    draft = Instance(
+        pk=pk,
+        name=name or f"{image.name}-1",
+        queue=queue,
+        image=image,
+        size=size,
+        home=home or Volume(claim="home"),
+        launch=1,
+    )
+    return yaml_of(draft)

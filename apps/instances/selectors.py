@@ -1,0 +1,123 @@
+"""Reads of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from apps.core.actors import Actor
+from apps.core.errors import NotFound
+from apps.core.listing import ListSpec
+from apps.instances.models import Instance, InstanceMount
+from apps.instances.states import ALIVE, InstanceState
+from apps.tenants.models import Queue
+from apps.tenants.states import QueueState
+from kubekit.specs import HOME_PATH
+
+JOINS = ("queue__cluster", "queue__team", "owner", "image", "size", "home")
+
+
+def _mounted() -> Prefetch[Any]:
+    rows = InstanceMount.objects.as_system().select_related("volume").order_by("path")
+    return Prefetch("mounts", queryset=rows, to_attr="mounted")
+
+
+def visible(actor: Actor) -> QuerySet[Instance]:
+    """The instances that the actor may know of, with what pages and API show; deleted ones are left out."""
+    return Instance.objects.for_actor(actor).filter(state__in=ALIVE).select_related(*JOINS)
+
+
+def visible_with_mounts(actor: Actor) -> QuerySet[Instance]:
+    """The same with the mounted volumes, in one statement more."""
+    return visible(actor).prefetch_related(_mounted())
+
+
+def visible_ever(actor: Actor) -> QuerySet[Instance]:
+    """The same with deleted ones, whose pages still tell their history."""
+    return Instance.objects.for_actor(actor).select_related(*JOINS)
+
+
+def for_reconcile(pk: UUID) -> Instance | None:
+    """One instance with all that a specification needs."""
+    rows = Instance.objects.as_system().select_related(*JOINS).prefetch_related(_mounted())
+    return rows.filter(pk=pk).first()
+
+
+def mine_alive(actor: Actor, *, limit: int = 8) -> list[Instance]:
+    """One's own instances, the running ones first."""
+    rows = visible(actor).filter(owner_id=actor.user_id)
+    order = {InstanceState.RUNNING: 0, InstanceState.STARTING: 1, InstanceState.QUEUED: 2, InstanceState.FAILED: 3}
+    found = rows.order_by("-state_since")[: 5 * limit]
+    return sorted(found, key=lambda instance: order.get(InstanceState(instance.state), 9))[:limit]
+
+
+def has_any(actor: Actor) -> bool:
+    """Whether this person ever made one."""
+    return Instance.objects.as_system().filter(owner_id=actor.user_id).exists()
+
+
+def mounting(volume_id: UUID) -> list[tuple[Instance, str, bool]]:
+    """The instances that mount a volume, with path and read-only."""
+    alive = Instance.objects.as_system().filter(state__in=ALIVE)
+    homes = [(instance, HOME_PATH, False) for instance in alive.filter(home_id=volume_id).order_by("name")]
+    mounts = InstanceMount.objects.as_system().filter(volume_id=volume_id, instance__state__in=ALIVE)
+    return homes + [(mount.instance, mount.path, mount.read_only) for mount in mounts.select_related("instance")]
+
+
+def names_in(queue_id: UUID) -> list[str]:
+    """The names of the instances that live in a queue."""
+    alive = Instance.objects.as_system().filter(queue_id=queue_id, state__in=ALIVE)
+    return list(alive.order_by("name").values_list("name", flat=True))
+
+
+def on_cluster(cluster_id: UUID, *, states: Collection[InstanceState]) -> QuerySet[Instance]:
+    """The instances of one cluster in some states, for what concerns all of them."""
+    return Instance.objects.as_system().filter(queue__cluster_id=cluster_id, state__in=states)
+
+
+def usable_queues(actor: Actor) -> QuerySet[Queue]:
+    """Queues in which the actor may see instances, alive ones only."""
+    alive = ~Q(state__in=[QueueState.DELETING, QueueState.DELETED])
+    return Queue.objects.for_actor(actor).filter(alive).select_related("cluster").order_by("name")
+
+
+def named(actor: Actor, text: str) -> Instance:
+    """An instance by id, by ``queue/NAME``, or by ``NAME`` alone, which means one's own. Raises ``NotFound``."""
+    rows = visible(actor)
+    try:
+        found = rows.filter(pk=UUID(text)).first()
+    except ValueError:
+        queue, slash, name = text.rpartition("/")
+        here = Q(queue__name=queue) if slash else Q(owner_id=actor.user_id)
+        found = rows.filter(here, name=name).first()
+    if found is None:
+        raise NotFound()
+    return found
+
+
+LIST = ListSpec(
+    filters={
+        "state": lambda text: Q(state__in=text.split(",")),
+        "queue": lambda text: _named_or_id("queue", text),
+        "owner": lambda text: Q(owner__username=text),
+        "text": lambda text: Q(name__icontains=text) | Q(image__name__icontains=text),
+    },
+    sorts={
+        "name": "name",
+        "created": "created_at",
+        "state": "state",
+        "owner": "owner__username",
+        "queue": "queue__name",
+    },
+    default_sort="-created",
+)
+
+
+def _named_or_id(column: str, text: str) -> Q:
+    try:
+        return Q(**{f"{column}_id": UUID(text)})
+    except ValueError:
+        return Q(**{f"{column}__name": text})

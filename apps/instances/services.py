@@ -1,0 +1,322 @@
+"""What can be done to an instance. Each service is one transaction; the cluster is the reconciler's business.
+
+Two tabs at once: each service locks the row and looks at what is so now. What is already as wanted is no error;
+what makes no sense any more is a ``Conflict`` with a sentence.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from apps.catalog.models import Image, Size
+from apps.clusters import room
+from apps.clusters.room import Verdict
+from apps.core import audit, live, names, reconciling
+from apps.core.actors import Actor
+from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
+from apps.core.transitions import transition
+from apps.instances import choices, forecast, launching
+from apps.instances.models import Instance, InstanceMount
+from apps.instances.spec import KIND, amount_of
+from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
+from apps.storage import services as storage
+from apps.tenants import access, ledger
+from apps.tenants.models import Queue
+
+S = InstanceState
+NAME_TRIES = 20
+
+
+def create(
+    *,
+    actor: Actor,
+    queue: choices.Reference,
+    image: choices.Reference,
+    size: choices.Reference,
+    name: str = "",
+    volumes: Sequence[Mapping[str, Any]] = (),
+    id: UUID | None = None,  # noqa: A002 - the field's name
+) -> Instance:
+    """Make an instance and start it. Only queue, image and size are asked; the rest is proposed.
+
+    ``id`` given makes a repeat (double click, a lost answer) find the first one. Raises ``Invalid``, ``Forbidden``,
+    ``OverQuota`` or ``Conflict`` before anything is made.
+    """
+    pk = id or uuid.uuid4()
+    if (made := _made_before(actor, pk)) is not None:
+        return made
+    in_queue = choices.queue(actor, queue)
+    access.require(actor, in_queue)
+    owner_id = actor.user_id
+    if owner_id is None:
+        raise Forbidden(_("An instance belongs to a person."), code="no_owner")
+    with_image, with_size = choices.image(actor, image), choices.size(actor, size)
+    mounts = choices.volumes(actor, in_queue, volumes)
+    chosen = names.check(name.strip()) if name.strip() else ""
+    _refuse_what_never_fits(actor, in_queue, with_size)
+    for attempt in range(NAME_TRIES):
+        try:
+            with transaction.atomic():
+                proposed = chosen or propose_name(in_queue, with_image, skip=attempt)
+                instance = _insert(actor, owner_id, pk, proposed, in_queue, with_image, with_size)
+                _mount(instance, mounts)
+                return instance
+        except IntegrityError:
+            if (made := _made_before(actor, pk)) is not None:
+                return made
+            if chosen:
+                raise _name_taken(chosen, in_queue) from None
+    raise _name_taken(propose_name(in_queue, with_image), in_queue)
+
+
+def propose_name(queue: Queue, image: Image, *, skip: int = 0) -> str:
+    """The image's name with the first number that is free in the queue: ``jupyter-1``."""
+    stem = image.name[:50]
+    taken = set(
+        Instance.objects.as_system()
+        .filter(queue=queue, state__in=ALIVE, name__startswith=f"{stem}-")
+        .values_list("name", flat=True)
+    )
+    free = (f"{stem}-{number}" for number in range(1, len(taken) + skip + 2) if f"{stem}-{number}" not in taken)
+    found = list(free)
+    return found[min(skip, len(found) - 1)]
+
+
+def start(*, actor: Actor, instance: Instance) -> Instance:
+    """Start what is stopped or failed; one that is stopping starts again once it has stopped.
+
+    Raises ``OverQuota`` before anything changes, ``Conflict`` when it is being deleted.
+    """
+    with transaction.atomic():
+        row = _locked(actor, instance)
+        _refuse_when_going(row)
+        if row.state in LAUNCHED or (row.state == S.STOPPING and row.wants_to_run):
+            return row
+        _reserve(actor, row.queue, row.size, row.pk)
+        if row.state == S.STOPPING:
+            _again_after_stop(row, actor, verb="instance.start")
+        elif row.state == S.FAILED and not row.at_rest:
+            _to_stopping(row, actor, desired=Desired.RUNNING, verb="instance.start")
+        else:
+            _refuse_what_never_fits(actor, row.queue, row.size)
+            launching.begin(row, actor=actor)
+        reconciling.hint(KIND, row.pk)
+    return row
+
+
+def stop(*, actor: Actor, instance: Instance) -> Instance:
+    """Stop it: nobody new gets in from now on, the key is dead, the home stays. Stopped already is no error."""
+    with transaction.atomic():
+        row = _locked(actor, instance)
+        _refuse_when_going(row)
+        if row.state in LAUNCHED:
+            _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop")
+        elif row.state == S.STOPPING and row.wants_to_run:
+            transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **_look_now(row)})
+            audit.record(actor=actor, verb="instance.stop", obj=row, detail={"while": S.STOPPING})
+        else:
+            return row
+        reconciling.hint(KIND, row.pk)
+    return row
+
+
+def restart(*, actor: Actor, instance: Instance) -> Instance:
+    """Stop and start again with a new key; the quota is kept meanwhile. Of a stopped one it is a start."""
+    with transaction.atomic():
+        row = _locked(actor, instance)
+        if row.state not in LAUNCHED:
+            return start(actor=actor, instance=row)
+        _to_stopping(row, actor, desired=Desired.RUNNING, verb="instance.restart")
+        reconciling.hint(KIND, row.pk)
+    return row
+
+
+def delete(*, actor: Actor, instance: Instance) -> Instance:
+    """Take it away for good. Its home and other volumes stay; what lived in memory is lost."""
+    with transaction.atomic():
+        row = _locked(actor, instance)
+        if row.state in {S.DELETING, S.DELETED}:
+            return row
+        transition(
+            row,
+            S.DELETING,
+            actor=actor,
+            verb="instance.delete",
+            values={
+                "desired": Desired.DELETED,
+                "generation": row.generation + 1,
+                "key": "",
+                "start_deadline_at": None,
+                **_look_now(row),
+            },
+        )
+        reconciling.hint(KIND, row.pk)
+    return row
+
+
+def change(
+    *,
+    actor: Actor,
+    instance: Instance,
+    size: choices.Reference | None = None,
+    image: choices.Reference | None = None,
+) -> Instance:
+    """Give it another size or image; it must be stopped, since a running program cannot move. Raises ``Conflict``."""
+    with transaction.atomic():
+        row = _locked(actor, instance)
+        _refuse_when_going(row)
+        if not row.at_rest:
+            raise Conflict(
+                _("The instance “%(name)s” is %(state)s; its size and image can be changed when it is stopped.")
+                % {"name": row.name, "state": row.state_label},
+                code="not_stopped",
+                next=_("Stop it first."),
+            )
+        before = {"size": row.size.name, "image": row.image.name}
+        if size is not None:
+            row.size = choices.size(actor, size)
+            _refuse_what_never_fits(actor, row.queue, row.size)
+        if image is not None:
+            row.image = choices.image(actor, image)
+        after = {"size": row.size.name, "image": row.image.name}
+        if after != before:
+            row.save(update_fields=["size", "image", "updated_at"])
+            audit.record(actor=actor, verb="instance.change", obj=row, detail={"from": before, "to": after})
+            live.announce(row)
+    return row
+
+
+# --- parts -------------------------------------------------------------------------------------------------------
+
+
+def _made_before(actor: Actor, pk: UUID) -> Instance | None:
+    """What an earlier request with the same id made; someone else's id is refused without saying whose."""
+    found: Instance | None = Instance.objects.as_system().filter(pk=pk).first()
+    if found is None:
+        return None
+    if found.owner_id != actor.user_id or found.state == S.DELETED:
+        raise Conflict(_("This id is in use."), code="id_in_use", next=_("Send the request with another id."))
+    return found
+
+
+def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, image: Image, size: Size) -> Instance:
+    home = storage.ensure_home(actor=actor, queue=queue)
+    _reserve(actor, queue, size, pk)
+    now = timezone.now()
+    instance: Instance = Instance.objects.create(
+        pk=pk,
+        name=name,
+        owner_id=owner_id,
+        queue=queue,
+        image=image,
+        size=size,
+        home=home,
+        state=S.STARTING,
+        state_since=now,
+        launch=1,
+        due_at=now,
+        **launching.first_values(),
+    )
+    audit.record(actor=actor, verb="instance.create", obj=instance, detail={"image": image.name, "size": size.name})
+    live.announce(instance)
+    reconciling.hint(KIND, pk)
+    return instance
+
+
+def _mount(instance: Instance, mounts: Sequence[choices.Wanted]) -> None:
+    InstanceMount.objects.bulk_create(
+        InstanceMount(instance=instance, volume=wanted.volume, path=wanted.path, read_only=wanted.read_only)
+        for wanted in mounts
+    )
+
+
+def _locked(actor: Actor, instance: Instance) -> Instance:
+    rows = Instance.objects.for_actor(actor).select_for_update(of=("self",))
+    row: Instance | None = rows.select_related("queue__cluster", "size", "image").filter(pk=instance.pk).first()
+    if row is None:
+        raise NotFound()
+    access.require_act_on(actor, row.queue, row.owner_id)
+    return row
+
+
+def _look_now(row: Instance) -> dict[str, Any]:
+    """Make the row due and poke whoever works at it: the hint may be lost, these are not."""
+    return {"due_at": timezone.now(), "pokes": row.pokes + 1}
+
+
+def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) -> None:
+    transition(
+        row,
+        S.STOPPING,
+        actor=actor,
+        verb=verb,
+        values={
+            "desired": desired,
+            "generation": row.generation + 1,
+            "key": "",
+            "ready_at": None,
+            "start_deadline_at": None,
+            **_look_now(row),
+        },
+    )
+
+
+def _again_after_stop(row: Instance, actor: Actor, *, verb: str) -> None:
+    transition(row, S.STOPPING, actor=actor, values={"desired": Desired.RUNNING, **_look_now(row)})
+    audit.record(actor=actor, verb=verb, obj=row, detail={"while": S.STOPPING})
+
+
+def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID) -> None:
+    """Hold the quota; a refusal names the size that would fit, which is the smallest change of all."""
+    try:
+        ledger.reserve(queue_id=queue.pk, kind=KIND, object_id=pk, amount=amount_of(size))
+    except OverQuota as refusal:
+        smaller = forecast.size_that_fits(actor, queue, below=size)
+        if smaller is None:
+            raise
+        raise OverQuota(
+            refusal.detail,
+            next=_("Choose the size “%(size)s”, which fits. %(more)s") % {"size": smaller.name, "more": refusal.next},
+            errors={"size": refusal.detail},
+            data={"resources": refusal.data, "size_that_fits": smaller.name},
+        ) from refusal
+
+
+def _refuse_what_never_fits(actor: Actor, queue: Queue, size: Size) -> None:
+    answer = room.will_fit(queue.cluster, amount_of(size))
+    if answer.verdict is not Verdict.NEVER:
+        return
+    smaller = forecast.size_that_fits(actor, queue, below=size)
+    sentence = forecast.never_sentence(answer)
+    raise Invalid(
+        sentence,
+        code="fits_no_node",
+        next=_("Choose the size “%(size)s”.") % {"size": smaller.name}
+        if smaller
+        else _("Choose another queue, or tell an administrator."),
+        errors={"size": sentence},
+    )
+
+
+def _refuse_when_going(row: Instance) -> None:
+    if row.state in {S.DELETING, S.DELETED}:
+        raise Conflict(
+            _("The instance “%(name)s” is being deleted.") % {"name": row.name},
+            code="being_deleted",
+            next=_("Make a new instance; the home is still there."),
+        )
+
+
+def _name_taken(name: str, queue: Queue) -> Invalid:
+    sentence = _("There is already an instance “%(name)s” in the queue “%(queue)s”.") % {
+        "name": name,
+        "queue": queue.name,
+    }
+    return Invalid(sentence, code="name_taken", next=_("Choose another name."), errors={"name": sentence})

@@ -1,0 +1,104 @@
+"""From the row to what the cluster should have: pure, so that the YAML tab shows exactly what is applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+
+from apps.catalog.models import Size
+from apps.clusters.installation import install_id
+from apps.core.secret import MASK
+from apps.instances.models import Instance
+from apps.tenants import ledger
+from apps.tenants.ledger import Amount
+from apps.tenants.models import Queue
+from kubekit import names
+from kubekit.build import instance as build
+from kubekit.specs import HOME_PATH, NVIDIA, Identity, InstanceSpec, Mount, Placement, Resources
+
+KIND = "instance"
+#: Seconds between asking a program to end and killing it: JupyterLab saves and shuts its kernels down in two.
+GRACE_S = 10
+Obj = dict[str, Any]
+
+
+def amount_of(size: Size) -> Amount:
+    """What an instance of this size holds of its queue."""
+    gpus = {size.gpu_resource: size.gpus} if size.gpus else {}
+    return Amount(cpu_millis=size.cpu_millis, memory_bytes=size.memory_bytes, gpus=gpus)
+
+
+def resources_of(size: Size, queue: Queue) -> Resources:
+    """Limits are the size; requests are the queue's guaranteed share of it."""
+    cpu, memory = ledger.guaranteed(queue, amount_of(size))
+    return Resources(
+        cpu_millis=size.cpu_millis,
+        memory_bytes=size.memory_bytes,
+        cpu_request_millis=cpu,
+        memory_request_bytes=memory,
+        gpus=size.gpus,
+        gpu_resource=size.gpu_resource or NVIDIA,
+    )
+
+
+def identity_of(instance: Instance) -> Identity:
+    """The labels' content. The generation label carries the launch, so that each pod tells which start made it."""
+    return Identity(
+        install=install_id(),
+        kind=KIND,
+        id=str(instance.pk),
+        generation=instance.launch,
+        name=instance.name,
+    )
+
+
+def host_of(instance: Instance) -> str:
+    """The instance's own host name; it depends on the id alone (failure F42)."""
+    return names.instance_host(instance.pk, instance.queue.cluster.apps_domain)
+
+
+def public_host_of(instance: Instance) -> str:
+    """The host as a browser's address bar has it, with the port where there is one."""
+    port = instance.queue.cluster.apps_port
+    return f"{host_of(instance)}:{port}" if port else host_of(instance)
+
+
+def url_of(instance: Instance) -> str:
+    """Where JupyterLab is."""
+    return f"{instance.queue.cluster.apps_scheme}://{public_host_of(instance)}/"
+
+
+def spec_of(instance: Instance) -> InstanceSpec:
+    """The specification for ``kubekit``; needs queue, cluster, image, size, home and mounts loaded.
+
+    Raises ``kubekit.errors.SpecError`` when something in the row cannot be written to a cluster.
+    """
+    cluster = instance.queue.cluster
+    mounts = [Mount(claim=instance.home.claim, path=HOME_PATH)]
+    mounts += [
+        Mount(claim=mount.volume.claim, path=mount.path, read_only=mount.read_only) for mount in instance.mounted
+    ]
+    return InstanceSpec(
+        identity=identity_of(instance),
+        namespace=instance.queue.namespace,
+        image=instance.image.reference,
+        resources=resources_of(instance.size, instance.queue),
+        host=host_of(instance),
+        public_host=public_host_of(instance),
+        portal_origin=settings.PORTAL_ORIGIN,
+        mounts=tuple(mounts),
+        ingress_class=cluster.ingress_class or None,
+        placement=Placement(host_users=False if cluster.user_namespaces else None),
+        grace_s=GRACE_S,
+    )
+
+
+def objects_of(instance: Instance) -> list[Obj]:
+    """All four objects as the portal renders them now, with the key masked."""
+    spec = spec_of(instance)
+    secret = build.secret(spec, {"key": ""})
+    secret["data"] = {"key": MASK}
+    replicas = 1 if instance.wants_to_run else 0
+    found = [secret, build.stateful_set(spec, replicas=replicas), build.service(spec)]
+    return [*found, build.ingress(spec)] if replicas else found

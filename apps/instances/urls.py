@@ -1,0 +1,25 @@
+"""Pages of dev instances."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from apps.instances import views
+
+app_name = "instances"
+
+urlpatterns = [
+    path("instances", views.InstanceList.as_view(), name="list"),
+    path("instances/new", views.NewInstance.as_view(), name="new"),
+    path("instances/new/panel", views.Panel.as_view(), name="panel"),
+    path("instances/<uuid:pk>", views.InstanceDetail.as_view(), name="detail"),
+    path("instances/<uuid:pk>/start", views.Start.as_view(), name="start"),
+    path("instances/<uuid:pk>/stop", views.Stop.as_view(), name="stop"),
+    path("instances/<uuid:pk>/restart", views.Restart.as_view(), name="restart"),
+    path("instances/<uuid:pk>/delete", views.Delete.as_view(), name="delete"),
+    path("instances/<uuid:pk>/change", views.ChangeInstance.as_view(), name="change"),
+    path("instances/<uuid:pk>/enter", views.Enter.as_view(), name="enter"),
+    path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
+    path("instances/<uuid:pk>/log/tail", views.LogTail.as_view(), name="log-tail"),
+    path("instances/<uuid:pk>/<slug:tab>", views.InstanceDetail.as_view(), name="tab"),
+]

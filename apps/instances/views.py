@@ -1,0 +1,420 @@
+"""Pages of dev instances."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.core.context import QUEUE_COOKIE
+from apps.core.errors import NotFound
+from apps.core.pages import (
+    Action,
+    ActionPage,
+    Choice,
+    Column,
+    FilterField,
+    FormPage,
+    ListPage,
+    ObjectPage,
+    Tab,
+    find,
+    history_tab,
+    url,
+)
+from apps.instances import choices, entering, rendering, selectors, services, stages
+from apps.instances.forms import ChangeForm, InstanceForm
+from apps.instances.models import Instance
+from apps.instances.spec import url_of
+from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
+from apps.storage.models import Volume
+from apps.storage.states import VolumeState
+from apps.tenants import access
+from apps.tenants.models import Role
+from kubekit.specs import HOME_PATH
+
+S = InstanceState
+
+
+class InstanceList(ListPage):
+    """All instances that the person may know of."""
+
+    section = "instances"
+    title = gettext_lazy("Instances")
+    kind = "instance"
+    spec = selectors.LIST
+    row_template = "instances/row.html"
+    empty_title = gettext_lazy("There is no instance yet.")
+    empty_text = gettext_lazy(
+        "An instance is a JupyterLab of your own in the cluster, with a home that survives. "
+        "Choose an image and a size; it runs within seconds."
+    )
+    empty_cli = "portalctl instance create --image jupyter --size small"
+    columns = (
+        Column(label=gettext_lazy("Name"), sort="name"),
+        Column(label=gettext_lazy("State"), sort="state"),
+        Column(label=gettext_lazy("Queue"), sort="queue", narrow=False),
+        Column(label=gettext_lazy("Owner"), sort="owner", narrow=False),
+        Column(label=gettext_lazy("Image"), narrow=False),
+        Column(label=gettext_lazy("Size"), narrow=False),
+        Column(label=gettext_lazy("Made"), sort="created", narrow=False),
+        Column(label=""),
+    )
+
+    def rows(self) -> QuerySet[Instance]:
+        return selectors.visible(self.actor)
+
+    def filters(self) -> Sequence[FilterField]:
+        states = [Choice(value=state, label=INSTANCE_STATES.labels[state]) for state in S if state in ALIVE]
+        queues = [Choice(value=queue.name, label=queue.name) for queue in selectors.usable_queues(self.actor)]
+        owners = [Choice(value=self.actor.name, label=_("mine"))]
+        return (
+            FilterField(name="state", label=_("State"), choices=states),
+            FilterField(name="queue", label=_("Queue"), choices=queues),
+            FilterField(name="owner", label=_("Owner"), choices=owners),
+            FilterField(name="text", label=_("Search")),
+        )
+
+    def actions(self) -> Sequence[Action]:
+        return (
+            Action(
+                verb="create",
+                label=_("New instance"),
+                url=reverse("instances:new"),
+                icon="plus",
+                post=False,
+                primary=True,
+            ),
+        )
+
+    def extra(self) -> Mapping[str, Any]:
+        return {"actor": self.actor}
+
+
+# --- one instance ------------------------------------------------------------------------------------------------
+
+
+def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
+    may_enter = entering.may_enter(view.actor, instance)
+    return {
+        "stages": stages.rows(instance),
+        "total_s": stages.total_s(instance),
+        "mounts": instance.mounted,
+        "url": url_of(instance),
+        "may_enter": may_enter,
+        "has_key": may_enter and instance.state in LAUNCHED,
+        "launched": instance.state in LAUNCHED,
+    }
+
+
+def _events(view: Any, instance: Instance) -> Mapping[str, Any]:
+    return {"events": [{**event, "at": parse_datetime(event["at"])} for event in instance.last_events]}
+
+
+def _yaml(view: Any, instance: Instance) -> Mapping[str, Any]:
+    return {"yaml": rendering.yaml_of(instance)}
+
+
+class InstanceDetail(ObjectPage):
+    """What it is, where it runs, what it uses, how one gets in."""
+
+    section = "instances"
+    kind = "instance"
+    tabs: ClassVar[Sequence[Tab]] = (
+        Tab(slug="overview", label=gettext_lazy("Overview"), template="instances/tab_overview.html", context=_overview),
+        Tab(slug="log", label=gettext_lazy("Log"), template="instances/tab_log.html"),
+        Tab(slug="events", label=gettext_lazy("Events"), template="instances/tab_events.html", context=_events),
+        Tab(slug="yaml", label=gettext_lazy("YAML"), template="instances/tab_yaml.html", context=_yaml),
+        history_tab(),
+    )
+
+    def rows(self) -> QuerySet[Instance]:
+        return selectors.visible_ever(self.actor)
+
+    def actions(self, obj: Instance) -> Sequence[Action]:
+        return actions_of(self, obj)
+
+    def show(self, template: str, context: Mapping[str, Any], *, status: int = 200) -> HttpResponse:
+        """With the app's own style sheet on whole pages."""
+        own = {"core/object.html": "instances/object.html"}
+        return super().show(own.get(template, template), context, status=status)
+
+
+def actions_of(view: Any, instance: Instance) -> list[Action]:
+    """The buttons: what is possible in this state for this person; the first one is the main one."""
+    if instance.state == S.DELETED:
+        return []
+    may_act = access.may_act_on(view.actor, instance.queue, instance.owner_id)
+    found: list[Action] = []
+    if entering.may_enter(view.actor, instance) and instance.state == S.RUNNING:
+        found.append(
+            Action(
+                verb="enter",
+                label=_("Open JupyterLab"),
+                url=url("instances:enter", instance),
+                icon="external-link",
+                new_tab=True,
+                primary=True,
+            )
+        )
+    if may_act and instance.state in {S.STOPPED, S.FAILED}:
+        found.append(_post(instance, "start", _("Start"), "player-play", primary=True))
+    if may_act and instance.state in LAUNCHED | {S.STOPPING}:
+        if instance.state in LAUNCHED:
+            found.append(_post(instance, "stop", _("Stop"), "player-stop", lost=stop_loses(instance)))
+            found.append(_post(instance, "restart", _("Restart"), "refresh", lost=stop_loses(instance)))
+        elif instance.wants_to_run:
+            found.append(_post(instance, "stop", _("Do not start again"), "player-stop"))
+        else:
+            found.append(_post(instance, "start", _("Start again"), "player-play"))
+    if may_act and instance.at_rest:
+        found.append(
+            Action(
+                verb="change",
+                label=_("Change size or image"),
+                url=url("instances:change", instance),
+                icon="adjustments",
+                post=False,
+            )
+        )
+    if (schedule := schedule_url(instance)) and access.may(view.actor, instance.queue, Role.MEMBER):
+        found.append(Action(verb="schedule", label=_("Schedule this"), url=schedule, icon="calendar-plus", post=False))
+    if may_act and instance.state != S.DELETING:
+        found.append(_post(instance, "delete", _("Delete"), "trash", lost=delete_loses(instance)))
+    return found
+
+
+def _post(instance: Instance, verb: str, label: str, icon: str, *, lost: str = "", primary: bool = False) -> Action:
+    return Action(verb=verb, label=label, url=url(f"instances:{verb}", instance), icon=icon, lost=lost, primary=primary)
+
+
+def stop_loses(instance: Instance) -> str:
+    """What a stop takes away."""
+    return _(
+        "Programs and notebooks that run in “%(name)s” end, and what they hold in memory is lost. "
+        "Files in the home and on other volumes stay. The key is dead at once."
+    ) % {"name": instance.name}
+
+
+def delete_loses(instance: Instance) -> str:
+    """What a deletion takes away and what it does not."""
+    return _(
+        "“%(name)s” is deleted: what runs in it ends, and files outside its volumes are lost. "
+        "The home “%(home)s” and all other volumes stay."
+    ) % {"name": instance.name, "home": instance.home.name}
+
+
+def schedule_url(instance: Instance) -> str:
+    """The flow form filled in from this instance; empty when there are no flows here."""
+    try:
+        base = reverse("flows:new")
+    except NoReverseMatch:
+        return ""
+    facts = {
+        "from": str(instance.pk),
+        "image": instance.image.name,
+        "size": instance.size.name,
+        "queue": instance.queue.name,
+        "volume": instance.home.name,
+        "path": HOME_PATH,
+        "workdir": HOME_PATH,
+    }
+    return f"{base}?{urlencode(facts)}"
+
+
+# --- forms -------------------------------------------------------------------------------------------------------
+
+
+class NewInstance(FormPage):
+    """Image, size, queue; the panel beside it says whether it will run."""
+
+    section = "instances"
+    title = gettext_lazy("New instance")
+    form = InstanceForm
+    submit_label = gettext_lazy("Create")
+
+    def initial(self) -> Mapping[str, Any]:
+        wanted = self.request.GET
+        kwargs = self.form_kwargs()
+        found = {
+            "image": _first(kwargs["images"], wanted.get("image", "")),
+            "size": _first(kwargs["sizes"], wanted.get("size", "")),
+            "queue": _first(kwargs["queues"], wanted.get("queue", "") or self.request.COOKIES.get(QUEUE_COOKIE, "")),
+        }
+        return {**found, "name": wanted.get("name", "")}
+
+    def form_kwargs(self) -> dict[str, Any]:
+        if not hasattr(self, "_choices"):
+            self._choices = form_choices(self)
+        return self._choices
+
+    def submit(self, data: dict[str, Any]) -> str:
+        mounts = [{"volume": data["volume"], "path": data["path"], "read_only": data["read_only"]}]
+        made = services.create(
+            actor=self.actor,
+            id=data["id"],
+            name=data["name"],
+            image=data["image"],
+            size=data["size"],
+            queue=data["queue"],
+            volumes=mounts if data["volume"] else (),
+        )
+        return str(made.get_absolute_url())
+
+    @staticmethod
+    def put_errors(form: forms.Form, error: Any) -> None:
+        """The one volume of the form stands for ``volumes.0``."""
+        for name, text in error.errors.items():
+            plain = name.removeprefix("volumes.0.")
+            if plain in form.fields:
+                form.add_error(plain, str(text))
+
+    def extra(self) -> Mapping[str, Any]:
+        return {"panel_url": reverse("instances:panel")}
+
+
+def form_choices(view: Any) -> dict[str, Any]:
+    """What the form offers this person."""
+    actor = view.actor
+    queues = list(selectors.usable_queues(actor))
+    volumes = Volume.objects.for_actor(actor).filter(queue__in=queues).select_related("queue").order_by("name")
+    return {
+        "images": list(choices.images(actor)),
+        "sizes": list(choices.sizes(actor)),
+        "queues": queues,
+        "volumes": list(volumes.exclude(state__in=[VolumeState.DELETING, VolumeState.DELETED])),
+    }
+
+
+def _first(rows: Sequence[Any], wanted: str) -> str:
+    """The id of the row of that name or id, else of the first row."""
+    chosen = next((row for row in rows if wanted and wanted in {row.name, str(row.pk)}), rows[0] if rows else None)
+    return str(chosen.pk) if chosen is not None else ""
+
+
+class Panel(NewInstance):
+    """The live panel of the form: will it run, and the same by other ways."""
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        raise NotFound()
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """Answer for whatever is chosen so far."""
+        return self.show("instances/panel.html", rendering.panel(self.actor, request.POST, self.form_kwargs()))
+
+
+class ChangeInstance(FormPage):
+    """Another size or image for a stopped instance."""
+
+    section = "instances"
+    title = gettext_lazy("Change size or image")
+    form = ChangeForm
+    submit_label = gettext_lazy("Change")
+
+    @property
+    def instance(self) -> Instance:
+        """The visible instance."""
+        found: Instance = find(selectors.visible(self.actor), self.kwargs["pk"])
+        return found
+
+    def initial(self) -> Mapping[str, Any]:
+        instance = self.instance
+        return {"image": str(instance.image_id), "size": str(instance.size_id)}
+
+    def form_kwargs(self) -> dict[str, Any]:
+        return {
+            "images": list(choices.images(self.actor)),
+            "sizes": list(choices.sizes(self.actor)),
+            "instance": self.instance,
+        }
+
+    def submit(self, data: dict[str, Any]) -> str:
+        instance = self.instance
+        changed = {name: data[name] for name in ("image", "size") if data[name] != str(getattr(instance, f"{name}_id"))}
+        services.change(actor=self.actor, instance=instance, **changed)
+        return str(instance.get_absolute_url())
+
+
+# --- actions -----------------------------------------------------------------------------------------------------
+
+
+class InstanceAction(ActionPage):
+    """A button of an instance."""
+
+    section = "instances"
+
+    def rows(self) -> QuerySet[Instance]:
+        return selectors.visible(self.actor)
+
+
+class Start(InstanceAction):
+    """Start it."""
+
+    def act(self, obj: Instance) -> None:
+        services.start(actor=self.actor, instance=obj)
+
+
+class Stop(InstanceAction):
+    """Stop it."""
+
+    def act(self, obj: Instance) -> None:
+        services.stop(actor=self.actor, instance=obj)
+
+
+class Restart(InstanceAction):
+    """Stop it and start it again."""
+
+    def act(self, obj: Instance) -> None:
+        services.restart(actor=self.actor, instance=obj)
+
+
+class Delete(InstanceAction):
+    """Delete it."""
+
+    done = gettext_lazy("It is being deleted. Its home and other volumes stay.")
+
+    def act(self, obj: Instance) -> str:
+        services.delete(actor=self.actor, instance=obj)
+        return reverse("instances:list")
+
+
+class RevealKey(InstanceAction):
+    """The key in its place on the page; asked for by POST, since each look is audited."""
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        key = entering.reveal_key(actor=self.actor, instance=find(self.rows(), pk))
+        response = self.show("instances/key.html", {"key": key.reveal()})
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class Enter(InstanceAction):
+    """A new tab posts here; the answer posts the ticket on to the instance's host, so no address ever holds it."""
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        entrance = entering.ticket(actor=self.actor, instance=find(self.rows(), pk))
+        response = self.show("instances/enter.html", {"entrance": entrance})
+        response["Cache-Control"] = "no-store"
+        response["Content-Security-Policy"] = rendering.policy_for(entrance.url)
+        return response
+
+
+class LogTail(InstanceAction):
+    """The end of the pod's log, fetched by the Log tab after the page stands."""
+
+    def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """Never an error page: what cannot be read is said in the log's place."""
+        instance = find(selectors.visible_ever(self.actor), pk)
+        return self.show("instances/log_tail.html", {"object": instance, **rendering.log_of(instance)})
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        raise NotFound()

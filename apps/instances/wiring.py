@@ -1,0 +1,70 @@
+"""What the app registers with the base when Django starts."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from apps.clusters import watching
+from apps.clusters import wording as cluster_wording
+from apps.core import home, reasons, reconciling
+from apps.core.actors import Actor
+from apps.core.home import FirstStep, Look, Panel
+from apps.core.reconciling import Reconciler
+from apps.core.transitions import on_transition
+from apps.instances import reconcile, selectors, watch, wording
+from apps.instances.models import Instance
+from apps.instances.spec import KIND
+from apps.storage import uses as volume_uses
+from apps.storage.uses import Use
+from apps.tenants import uses as queue_uses
+
+
+def register() -> None:
+    """Called once from ``AppConfig.ready``."""
+    reasons.register(cluster_wording.WORDINGS)
+    reasons.register(wording.WORDINGS)
+    reconciling.register(Reconciler(kind=KIND, model=Instance, run=reconcile.run))
+    watching.on_object("pods", KIND, watch.pod_changed)
+    watching.on_resync("pods", KIND, watch.pods_listed)
+    watching.on_event(watch.event_came)
+    on_transition("cluster", watch.cluster_moved)
+    volume_uses.register(_volume_uses)
+    queue_uses.register(_queue_uses)
+    home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))
+    home.register_step(10, _first_step)
+
+
+def _volume_uses(volume_id: UUID) -> list[Use]:
+    return [
+        Use(
+            label=_("instance %(name)s") % {"name": instance.name},
+            url=instance.get_absolute_url(),
+            path=path,
+            read_only=read_only,
+        )
+        for instance, path, read_only in selectors.mounting(volume_id)
+    ]
+
+
+def _queue_uses(queue_id: UUID) -> list[str]:
+    return [_("instance %(name)s") % {"name": name} for name in selectors.names_in(queue_id)]
+
+
+def _mine(actor: Actor, look: Look) -> dict[str, Any]:
+    found = selectors.mine_alive(actor)
+    return {"instances": found, "empty": not found}
+
+
+def _first_step(actor: Actor) -> FirstStep | None:
+    return FirstStep(
+        title=_("Make an instance"),
+        text=_("A JupyterLab of your own in the cluster; its home survives every stop."),
+        url=reverse("instances:new"),
+        button=_("New instance"),
+        icon="plus",
+        done=selectors.has_any(actor),
+    )

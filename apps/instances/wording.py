@@ -1,0 +1,30 @@
+"""Reasons that only instances have; those of the cluster are in ``apps.clusters.wording``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.core.reasons import Wording
+
+WORDINGS: Mapping[str, Wording] = {
+    "instance_not_answering": Wording(
+        sentence=_("It runs but does not answer at the moment."),
+        next=_("It may be very busy. The log says what it is doing; restart it if it lasts."),
+        action="restart",
+        tone="waiting",
+    ),
+    "instance_came_back": Wording(
+        sentence=_("The program ended (exit code {exit_code}) and was started again. What lived in memory is lost."),
+        next=_("Files are as they were. The log of the earlier program is in the evidence."),
+        tone="info",
+    ),
+    "instance_came_back_memory": Wording(
+        sentence=_(
+            "It used more memory than its size allows, was killed and started again. What lived in memory is lost."
+        ),
+        next=_("Files are as they were. Use less memory, or stop it and choose a larger size."),
+        tone="info",
+    ),
+}
