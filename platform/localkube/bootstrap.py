@@ -16,6 +16,7 @@ from localkube.registry import Registry
 from localkube.status import ApiError, Object
 
 STORAGE_CLASS: Final = "standard"
+PROVISIONER: Final = "localkube/volumes"
 INGRESS_CLASS: Final = "localkube"
 
 _OBJECTS: Final[tuple[tuple[str, Object], ...]] = (
@@ -43,7 +44,7 @@ _OBJECTS: Final[tuple[tuple[str, Object], ...]] = (
                 "name": STORAGE_CLASS,
                 "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
             },
-            "provisioner": "localkube/volumes",
+            "provisioner": PROVISIONER,
             "allowVolumeExpansion": True,
         },
     ),

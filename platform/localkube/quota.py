@@ -208,13 +208,16 @@ class Ledger:
         namespace = quota["metadata"]["namespace"]
         used = {name: ZERO for name in quota["spec"].get("hard") or {} if _tracked(name)}
         self._used[quota["metadata"]["uid"]] = used
-        for resource in {r.key: r for r in self._store.resources if r.namespaced and _countable(r.key)}.values():
+        for resource in self._counted_kinds():
             for obj in self._store.iterate(resource.key, namespace):
                 if not used or not _in_scope(quota, resource, obj):
                     continue
                 for name, amount in usage_of(resource, obj).items():
                     if name in used:
                         used[name] = used[name] + amount
+
+    def _counted_kinds(self) -> list[Resource]:
+        return [kind for kind in self._store.resources.served() if kind.namespaced and _countable(kind.key)]
 
     def _publish(self, quota: Object) -> None:
         metadata = quota["metadata"]

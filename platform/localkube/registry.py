@@ -125,6 +125,8 @@ class Registry:
             raise status.invalid("meta.k8s.io", "DeleteOptions", "", errors)
         if options.get("orphanDependents"):
             propagation = "Orphan"
+        if resource.key == "customresourcedefinitions" and not dry_run:
+            self._empty_custom(self.store.stored(resource.key, None, name))
         return self.store.delete(
             resource.key,
             namespace,
@@ -135,6 +137,16 @@ class Registry:
             propagation=propagation,
             dry_run=dry_run,
         )
+
+    def _empty_custom(self, definition: Object) -> None:
+        """Delete the objects of a custom kind before the kind itself: nobody could name them afterwards."""
+        key = f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"
+        for obj in tuple(self.store.iterate(key)):
+            metadata = obj["metadata"]
+            if metadata.get("finalizers"):
+                metadata = self.store.update(key, obj | {"metadata": metadata | {"finalizers": []}})["metadata"]
+            if self.store.peek(key, metadata.get("namespace"), metadata["name"]) is not None:
+                self.store.delete(key, metadata.get("namespace"), metadata["name"])
 
     def _identity(self, resource: Resource, namespace: str | None, obj: Object) -> Object:
         kind, version = obj.setdefault("kind", resource.kind), obj.setdefault("apiVersion", resource.api_version)

@@ -142,6 +142,10 @@ class ResourceTable:
     def __iter__(self) -> Iterator[Resource]:
         return iter(tuple(self._by_path.values()))
 
+    def served(self) -> tuple[Resource, ...]:
+        """Every kind once, in its storage version."""
+        return tuple(self._by_key.values())
+
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
 

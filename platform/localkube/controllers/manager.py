@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from localkube.config import Config
 from localkube.controllers.base import Controller
+from localkube.controllers.endpoints import EndpointsController
+from localkube.controllers.expiry import EventExpiry
+from localkube.controllers.garbage import GarbageCollector
+from localkube.controllers.jobs import JobController
 from localkube.controllers.namespaces import NamespaceController
+from localkube.controllers.nodes import NodeController
+from localkube.controllers.scheduler import Scheduler
+from localkube.controllers.statefulsets import StatefulSetController
+from localkube.controllers.volumes import VolumeController
 from localkube.registry import Registry
 
 
@@ -25,4 +33,14 @@ class Controllers:
             controller.stop()
 
 
-_KINDS: tuple[type[Controller], ...] = (NamespaceController,)
+_KINDS: tuple[type[Controller], ...] = (
+    NamespaceController,
+    GarbageCollector,
+    NodeController,
+    VolumeController,
+    Scheduler,
+    StatefulSetController,
+    JobController,
+    EndpointsController,
+    EventExpiry,
+)

@@ -45,7 +45,7 @@ class NamespaceController(Controller):
         namespace = self.store.peek("namespaces", None, name)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
-        kinds = {r.key: r for r in self.store.resources if r.namespaced}.values()
+        kinds = [kind for kind in self.store.resources.served() if kind.namespaced]
         for kind in kinds:
             for obj in tuple(self.store.iterate(kind.key, name)):
                 if not obj["metadata"].get("deletionTimestamp"):

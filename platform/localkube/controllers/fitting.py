@@ -1,0 +1,134 @@
+"""Which node a pod fits, and why not: the filters of the real scheduler, as pure functions with its words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from localkube import pods
+from localkube.quantity import ZERO, Quantity, parse
+from localkube.selectors import Requirement
+from localkube.status import Object
+
+_ONE = Quantity(10**9)
+
+
+@dataclass
+class NodeRoom:
+    """A node and what the pods on it hold."""
+
+    node: Object
+    used: pods.Amounts = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    def take(self, requests: pods.Amounts) -> None:
+        """Count a pod in."""
+        for name, amount in requests.items():
+            self.used[name] = self.used.get(name, ZERO) + amount
+
+    def free_share(self) -> float:
+        """The smaller free share of CPU and memory, to spread pods by."""
+        shares = []
+        for name in ("cpu", "memory"):
+            total = parse((self.node.get("status", {}).get("allocatable") or {}).get(name, "0"))
+            shares.append(1 - self.used.get(name, ZERO).nano / total.nano if total else 0.0)
+        return min(shares)
+
+
+def requests_of(pod: Object) -> pods.Amounts:
+    """What a pod takes of a node, itself (`pods`) included."""
+    return pods.resources(pod["spec"], "requests") | {"pods": _ONE}
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return True
+    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
+
+
+def untolerated(pod: Object, node: Object, effects: tuple[str, ...]) -> Object | None:
+    """The first taint of a node, of these effects, that a pod does not tolerate."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    for taint in node.get("spec", {}).get("taints") or ():
+        if taint.get("effect") in effects and not any(_tolerates(t, taint) for t in tolerations):
+            return taint  # type: ignore[no-any-return]
+    return None
+
+
+def _term_matches(term: Object, node: Object) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    names = {"metadata.name": node["metadata"]["name"]}
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    return all(_requirement(e).matches(labels) for e in expressions) and all(
+        _requirement(f).matches(names) for f in fields
+    )
+
+
+def _requirement(expression: Object) -> Requirement:
+    return Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+
+
+def selects(spec: Object, node: Object) -> bool:
+    """Whether nodeSelector and the required node affinity of a pod's spec (or a volume's) allow a node."""
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return not required or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
+
+
+def reasons(pod: Object, room: NodeRoom, requests: pods.Amounts) -> list[str]:
+    """Why a pod does not fit a node, as the scheduler counts it; empty when it fits."""
+    node = room.node
+    if node.get("spec", {}).get("unschedulable") and untolerated(pod, _CORDONED, ("NoSchedule",)):
+        return ["node(s) were unschedulable"]
+    if untolerated(pod, node, ("NoSchedule", "NoExecute")):
+        return ["node(s) had untolerated taint(s)"]
+    if not selects(pod["spec"], node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    allocatable = node.get("status", {}).get("allocatable") or {}
+    short = []
+    for name, amount in sorted(requests.items()):
+        total = parse(allocatable.get(name, "0"))
+        if amount > ZERO and room.used.get(name, ZERO) + amount > total:
+            short.append("Too many pods" if name == "pods" else f"Insufficient {name}")
+    return short
+
+
+_CORDONED: Object = {
+    "metadata": {"name": ""},
+    "spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
+}
+
+
+def could_ever_fit(pod: Object, room: NodeRoom, requests: pods.Amounts) -> bool:
+    """Whether an empty node would take the pod: what the preemption sentence distinguishes."""
+    return not reasons(pod, NodeRoom(room.node), requests)
+
+
+def explain(pod: Object, rooms: Iterable[NodeRoom], requests: pods.Amounts) -> str:
+    """The scheduler's sentence for a pod that fits nowhere."""
+    rooms = list(rooms)
+    if not rooms:
+        return "no nodes available to schedule pods"
+    counts = Counter(reason for room in rooms for reason in reasons(pod, room, requests))
+    text = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    helpless = sum(1 for room in rooms if not could_ever_fit(pod, room, requests))
+    parts = []
+    if len(rooms) - helpless:
+        parts.append(f"{len(rooms) - helpless} No preemption victims found for incoming pod")
+    if helpless:
+        parts.append(f"{helpless} Preemption is not helpful for scheduling")
+    head = f"0/{len(rooms)} nodes are available: "
+    return f"{head}{text}. no new claims to deallocate, preemption: {head}{', '.join(sorted(parts))}."

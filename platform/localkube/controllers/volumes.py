@@ -1,0 +1,224 @@
+"""Claims and volumes: each claim of a class of ours gets a volume of its own at once, and the volume goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from localkube import events
+from localkube.bootstrap import PROVISIONER
+from localkube.controllers.base import Controller, key_of
+from localkube.events import reference
+from localkube.quantity import parse
+from localkube.status import Object
+from localkube.store import copy
+
+_COMPONENT: Final = "persistentvolume-controller"
+_IN_USE: Final = "kubernetes.io/pvc-protection"
+
+
+class VolumeController(Controller):
+    """Binds, expands and protects claims; releases and deletes volumes.
+
+    The node keeps a volume's data and deletes it when the PersistentVolume is deleted.
+    """
+
+    name = _COMPONENT
+
+    def watch(self) -> None:
+        self.follow("persistentvolumeclaims", key_of)
+        self.follow("persistentvolumes", self._on_volume)
+        self._unsubscribe.append(self.store.subscribe("pods", self._on_pod))
+        self._unsubscribe.append(self.store.subscribe("storageclasses", self._on_class))
+
+    def _on_volume(self, _event_type: str, volume: Object) -> Hashable | None:
+        ref = volume["spec"].get("claimRef")
+        if ref:
+            self.enqueue((ref.get("namespace", ""), ref.get("name", "")))
+        else:
+            self._on_class("", volume)
+        return "", volume["metadata"]["name"]
+
+    def _on_pod(self, event_type: str, pod: Object) -> None:
+        if event_type != "DELETED" and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            return
+        for name in _claims_of(pod):
+            self.enqueue((pod["metadata"]["namespace"], name))
+
+    def _on_class(self, _event_type: str, _obj: Object) -> None:
+        for claim in self.store.iterate("persistentvolumeclaims"):
+            if claim.get("status", {}).get("phase") != "Bound":
+                self.enqueue(key_of("", claim))
+
+    def reconcile(self, key: Hashable) -> None:
+        assert isinstance(key, tuple)
+        namespace, name = key
+        if not namespace:
+            self._reconcile_volume(name)
+            return
+        claim = self.store.peek("persistentvolumeclaims", namespace, name)
+        if claim is None:
+            return
+        if claim["metadata"].get("deletionTimestamp"):
+            self._let_go(claim)
+        elif claim.get("status", {}).get("phase") == "Bound":
+            self._expand(claim)
+        else:
+            self._bind(claim)
+
+    def _let_go(self, claim: Object) -> None:
+        metadata = claim["metadata"]
+        if _IN_USE not in (metadata.get("finalizers") or ()):
+            return
+        for pod in self.store.iterate("pods", metadata["namespace"]):
+            ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+            if metadata["name"] in _claims_of(pod) and pod["spec"].get("nodeName") and not ended:
+                return
+        changed = copy(claim)
+        changed["metadata"]["finalizers"].remove(_IN_USE)
+        self.store.update("persistentvolumeclaims", changed)
+
+    def _bind(self, claim: Object) -> None:
+        spec = claim["spec"]
+        class_name = spec.get("storageClassName")
+        volume = self._existing(claim)
+        if volume is None and not class_name:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            self._record(claim, "FailedBinding", text)
+            return
+        if volume is None:
+            storage_class = self.store.peek("storageclasses", None, class_name)
+            if storage_class is None:
+                text = f'storageclass.storage.k8s.io "{class_name}" not found'
+                self._record(claim, "ProvisioningFailed", text, type_="Warning")
+                return
+            if storage_class.get("provisioner") != PROVISIONER:
+                provisioner = storage_class.get("provisioner")
+                text = (
+                    f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually "
+                    "by the system administrator. If volume creation is delayed, please verify that the provisioner is "
+                    "running and correctly registered."
+                )
+                self._record(claim, "ExternalProvisioning", text)
+                return
+            volume = self._provision(claim, storage_class)
+        self._mark_bound(claim, volume)
+
+    def _existing(self, claim: Object) -> Object | None:
+        """A volume that names this claim, or a free one of its class that is large enough."""
+        metadata, spec = claim["metadata"], claim["spec"]
+        wanted = parse(spec["resources"]["requests"]["storage"])
+        free = []
+        for volume in self.store.iterate("persistentvolumes"):
+            ref = volume["spec"].get("claimRef") or {}
+            if ref and (ref.get("namespace"), ref.get("name")) == (metadata["namespace"], metadata["name"]):
+                if ref.get("uid") in (None, metadata["uid"]):
+                    return volume
+                continue
+            named = spec.get("volumeName")
+            if ref or (named and named != volume["metadata"]["name"]):
+                continue
+            same_class = (volume["spec"].get("storageClassName") or "") == (spec.get("storageClassName") or "")
+            capacity = parse(volume["spec"].get("capacity", {}).get("storage", "0"))
+            modes = set(volume["spec"].get("accessModes") or ())
+            if same_class and capacity >= wanted and modes >= set(spec["accessModes"]):
+                free.append((capacity, volume["metadata"]["name"], volume))
+        return min(free, key=lambda entry: entry[:2])[2] if free else None
+
+    def _provision(self, claim: Object, storage_class: Object) -> Object:
+        metadata = claim["metadata"]
+        name = f"pvc-{metadata['uid']}"
+        volume = {
+            "metadata": {
+                "name": name,
+                "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
+                "finalizers": ["kubernetes.io/pv-protection"],
+            },
+            "spec": {
+                "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
+                "accessModes": claim["spec"]["accessModes"],
+                "claimRef": reference(claim),
+                "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
+                "storageClassName": storage_class["metadata"]["name"],
+                "volumeMode": "Filesystem",
+                "hostPath": {"path": str(self.config.home / "volumes" / name), "type": ""},
+            },
+            "status": {"phase": "Available"},
+        }
+        created = self.store.create("persistentvolumes", volume)
+        self._record(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        return created
+
+    def _mark_bound(self, claim: Object, volume: Object) -> None:
+        changed_volume = copy(volume)
+        changed_volume["spec"]["claimRef"] = reference(claim)
+        stored = self.store.update("persistentvolumes", changed_volume)
+        stored["status"] = {"phase": "Bound"}
+        self.store.update("persistentvolumes", stored, subresource="status")
+        changed = copy(claim)
+        changed["spec"]["volumeName"] = volume["metadata"]["name"]
+        annotations = changed["metadata"].setdefault("annotations", {})
+        annotations |= {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+        changed["metadata"].pop("resourceVersion", None)
+        bound = self.store.update("persistentvolumeclaims", changed)
+        bound["status"] = {
+            "phase": "Bound",
+            "accessModes": volume["spec"]["accessModes"],
+            "capacity": volume["spec"]["capacity"],
+        }
+        self.store.update("persistentvolumeclaims", bound, subresource="status")
+
+    def _expand(self, claim: Object) -> None:
+        wanted = claim["spec"]["resources"]["requests"]["storage"]
+        held = claim.get("status", {}).get("capacity", {}).get("storage", "0")
+        if parse(wanted) <= parse(held):
+            return
+        class_name = claim["spec"].get("storageClassName") or ""
+        storage_class = self.store.peek("storageclasses", None, class_name)
+        if not storage_class or not storage_class.get("allowVolumeExpansion"):
+            return
+        volume = self.store.get("persistentvolumes", None, claim["spec"]["volumeName"])
+        volume["spec"]["capacity"] = {"storage": wanted}
+        self.store.update("persistentvolumes", volume)
+        changed = copy(claim)
+        changed["status"]["capacity"] = {"storage": wanted}
+        self.store.update("persistentvolumeclaims", changed, subresource="status")
+        self._record(claim, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume")
+
+    def _reconcile_volume(self, name: str) -> None:
+        volume = self.store.peek("persistentvolumes", None, name)
+        if volume is None:
+            return
+        ref = volume["spec"].get("claimRef")
+        claim = self.store.peek("persistentvolumeclaims", ref["namespace"], ref["name"]) if ref else None
+        held = claim is not None and ref is not None and ref.get("uid") in (None, claim["metadata"]["uid"])
+        if held:
+            return
+        if volume["metadata"].get("deletionTimestamp"):
+            self._unprotect(volume)
+        elif ref and ref.get("uid"):
+            if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+                self.store.delete("persistentvolumes", None, name)
+                self._unprotect(volume)
+            elif volume.get("status", {}).get("phase") != "Released":
+                changed = copy(volume)
+                changed["status"] = {"phase": "Released"}
+                self.store.update("persistentvolumes", changed, subresource="status")
+
+    def _unprotect(self, volume: Object) -> None:
+        current = self.store.peek("persistentvolumes", None, volume["metadata"]["name"])
+        if current is None:
+            return
+        changed = copy(current)
+        changed["metadata"]["finalizers"] = [
+            f for f in changed["metadata"].get("finalizers") or () if f != "kubernetes.io/pv-protection"
+        ]
+        self.store.update("persistentvolumes", changed)
+
+    def _record(self, claim: Object, reason: str, text: str, *, type_: str = "Normal") -> None:
+        events.record(self.store, claim, reason=reason, message=text, component=_COMPONENT, type_=type_)
+
+
+def _claims_of(pod: Object) -> list[str]:
+    volumes = pod["spec"].get("volumes") or ()
+    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
