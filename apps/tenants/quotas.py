@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.clusters.models import Cluster
+from apps.clusters.services import require_admin
 from apps.clusters.states import ClusterState
 from apps.core import audit, live, names, reconciling
 from apps.core.actors import Actor
-from apps.core.errors import Conflict, Forbidden, Invalid
+from apps.core.errors import Conflict, Invalid
 from apps.core.transitions import transition
 from apps.tenants import ledger, uses
 from apps.tenants.models import Queue, Team
@@ -67,16 +68,6 @@ class Quota:
 def quota_of(queue: Queue) -> Quota:
     """The queue's present quota."""
     return Quota(**{name: getattr(queue, name) for name in Quota.__dataclass_fields__})
-
-
-def require_admin(actor: Actor) -> None:
-    """Raise `Forbidden` unless the actor is a platform administrator."""
-    if not actor.is_admin:
-        raise Forbidden(
-            _("Only a platform administrator may do this."),
-            code="admin_only",
-            next=_("Ask an administrator of the portal."),
-        )
 
 
 def create(

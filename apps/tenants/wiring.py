@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
+from apps.clusters import services
 from apps.core import live, reasons, reconciling
 from apps.core.actors import Actor
 from apps.tenants import reconcile, wording
 from apps.tenants.models import Queue
+from apps.tenants.states import QueueState
 
 
 def _groups(actor: Actor) -> set[str]:
@@ -13,8 +17,14 @@ def _groups(actor: Actor) -> set[str]:
     return {live.group(pk.hex) for pk in Queue.objects.for_actor(actor).values_list("pk", flat=True)}
 
 
+def _on_cluster(cluster_pk: UUID) -> list[str]:
+    alive = Queue.objects.as_system().filter(cluster_id=cluster_pk).exclude(state=QueueState.DELETED)
+    return [f"{Queue._meta.verbose_name} {name}" for name in alive.order_by("name").values_list("name", flat=True)]
+
+
 def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reconciling.register(reconcile.RECONCILER)
     live.register_groups(_groups)
+    services.register_use(_on_cluster)
