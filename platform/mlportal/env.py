@@ -60,7 +60,8 @@ class Environment:
     smtp_url: str | None
     mail_from: str
     egress_allow: tuple[str, ...]
-    statement_timeout_s: float
+    start_timeout_s: float
+    orphan_grace_s: float
     debug: bool
 
     @property
@@ -108,7 +109,8 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         smtp_url=_smtp(values.get("PORTAL_SMTP_URL") or ""),
         mail_from=values.get("PORTAL_MAIL_FROM") or "portal@localhost",
         egress_allow=_egress(values.get("PORTAL_EGRESS_ALLOW") or ""),
-        statement_timeout_s=_seconds("PORTAL_STATEMENT_TIMEOUT_S", values.get("PORTAL_STATEMENT_TIMEOUT_S") or "30"),
+        start_timeout_s=_seconds("PORTAL_START_TIMEOUT_S", values.get("PORTAL_START_TIMEOUT_S") or "300"),
+        orphan_grace_s=_seconds("PORTAL_ORPHAN_GRACE_S", values.get("PORTAL_ORPHAN_GRACE_S") or "300"),
         debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
     )
 

@@ -8,6 +8,7 @@ from io import StringIO
 
 import django
 import psycopg
+from django.conf import settings
 from django.core.management import call_command, get_commands
 from psycopg import sql
 
@@ -25,8 +26,8 @@ def run() -> int:
     before, now = stamps.read(file), stamps.current(environment)
     _make_database(environment)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
-    os.environ["PORTAL_STATEMENT_TIMEOUT_S"] = "0"  # a migration may take as long as it needs
     django.setup()
+    _lift_time_outs()
     if before is None or before.migrate != now.migrate or not environment.database_embedded:
         call_command("migrate", interactive=False, verbosity=0)
     if before is None or before.static != now.static or not environment.home.static.is_dir():
@@ -35,6 +36,12 @@ def run() -> int:
         _bootstrap(environment)
     stamps.write(file, now)
     return 0
+
+
+def _lift_time_outs() -> None:
+    """A migration may take as long as it needs."""
+    options = settings.DATABASES["default"]["OPTIONS"]
+    options["options"] = f"{options['options']} -c statement_timeout=0"
 
 
 def _make_database(environment: Environment) -> None:

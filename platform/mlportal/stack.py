@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+
+import django
 
 from mlportal import stamps
 from mlportal.embedded import caddy, postgres, redis
 from mlportal.env import Environment
+from mlportal.installed import having
 from mlportal.paths import ROOT
 from mlportal.preflight import can_listen
 from mlportal.program import Program, accepts, remove_socket
@@ -42,16 +47,12 @@ def supervised(environment: Environment) -> list[Supervised]:
         programs.append(Supervised(program=_localkube(environment), stage=_CLUSTER, needs=("web",) if prepared else ()))
     if not prepared:
         needs = tuple(name for name in ("postgres", "localkube") if any(p.program.name == name for p in programs))
-        programs.append(Supervised(program=_prepare(environment), stage=_PORTAL, needs=needs, once=True))
+        programs.append(Supervised(program=_ours(environment, "prepare"), stage=_PORTAL, needs=needs, once=True))
     programs.append(Supervised(program=_web(environment), stage=_PORTAL, needs=("prepare",)))
     after_web = ("prepare", "postgres", "redis", "web")
-    programs.append(Supervised(program=_worker(environment), stage=_PORTAL, needs=after_web))
-    programs.append(Supervised(program=_control(environment), stage=_PORTAL, needs=after_web))
+    programs.append(Supervised(program=_ours(environment, "worker"), stage=_PORTAL, needs=after_web))
+    programs.append(Supervised(program=_ours(environment, "control"), stage=_PORTAL, needs=after_web))
     return programs
-
-
-def _python(*arguments: str) -> tuple[str, ...]:
-    return (sys.executable, *arguments)
 
 
 def _environ(environment: Environment) -> dict[str, str]:
@@ -60,60 +61,45 @@ def _environ(environment: Environment) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "DJANGO_SETTINGS_MODULE": "mlportal.settings",
         "PORTAL_HOME": str(environment.home.root),
-        # glibc keeps an arena per thread otherwise, and memory that was freed stays with the process.
-        "MALLOC_ARENA_MAX": "2",
-        "MALLOC_TRIM_THRESHOLD_": "131072",
     }
 
 
-def _always() -> bool:
-    return True
+def preload() -> None:
+    """Import, once, what the portal's own programs use."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "mlportal.settings"
+    django.setup()
+    for module in ("mlportal.celery", "mlportal.urls", "mlportal.programs", *having("routing"), *having("tasks")):
+        import_module(module)
 
 
-def _prepare(environment: Environment) -> Program:
+def _ours(
+    environment: Environment,
+    name: str,
+    *,
+    ready: Callable[[], bool] = lambda: True,
+    tidy: Callable[[], None] = lambda: None,
+    stop_wait_s: float = 15.0,
+) -> Program:
+    """A program that is a function of `mlportal.programs`."""
+
+    def call() -> None:
+        getattr(import_module("mlportal.programs"), name)()
+
     return Program(
-        name="prepare", argv=_python("-m", "mlportal", "prepare"), environ=_environ(environment), ready=_always
+        name=name,
+        argv=(sys.executable, "-m", "mlportal", name),
+        call=call,
+        environ=_environ(environment),
+        ready=ready,
+        prepare=tidy,
+        cleanup=tidy,
+        stop_wait_s=stop_wait_s,
     )
 
 
 def _web(environment: Environment) -> Program:
     path = environment.home.web_socket
-    return Program(
-        name="web",
-        argv=_python(
-            *("-m", "uvicorn", "mlportal.asgi:application", "--uds", str(path)),
-            *("--lifespan", "off", "--proxy-headers", "--forwarded-allow-ips", "*"),
-            *("--log-config", str(Path(__file__).with_name("uvicorn-log.json"))),
-            *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "3"),
-        ),
-        environ=_environ(environment),
-        ready=lambda: accepts(path),
-        prepare=lambda: remove_socket(path),
-        cleanup=lambda: remove_socket(path),
-    )
-
-
-def _worker(environment: Environment) -> Program:
-    return Program(
-        name="worker",
-        argv=_python(
-            *("-m", "celery", "-A", "mlportal", "-q", "worker", "--pool", "threads", "-c", "8"),
-            *("--without-mingle", "--without-gossip", "--without-heartbeat", "--loglevel", "WARNING"),
-        ),
-        environ=_environ(environment),
-        ready=_always,
-        stop_wait_s=15.0,
-    )
-
-
-def _control(environment: Environment) -> Program:
-    return Program(
-        name="control",
-        argv=_python(str(ROOT / "manage.py"), "control"),
-        environ=_environ(environment),
-        ready=_always,
-        stop_wait_s=15.0,
-    )
+    return _ours(environment, "web", ready=lambda: accepts(path), tidy=lambda: remove_socket(path))
 
 
 def _localkube(environment: Environment) -> Program:
@@ -127,8 +113,8 @@ def _localkube(environment: Environment) -> Program:
 
     return Program(
         name="localkube",
-        argv=_python(
-            *("-m", "localkube", "serve", "--home", str(folder)),
+        argv=(
+            *(sys.executable, "-m", "localkube", "serve", "--home", str(folder)),
             *("--listen", f"127.0.0.1:{_cluster_port(home.root / 'localkube.port')}"),
             *("--caddy-admin", str(home.caddy_admin_socket)),
         ),

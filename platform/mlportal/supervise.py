@@ -7,11 +7,13 @@ number of seconds; each has a session of its own; and what happens is said in on
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from supervisor.options import ProcessConfig, ProcessGroupConfig, ServerOptions,
 from supervisor.process import Subprocess
 from supervisor.states import ProcessStates, SupervisorStates
 
-from mlportal import say
+from mlportal import forked, say
 from mlportal.processes import MARK, Identity, started_ticks
 from mlportal.program import Program, detach
 
@@ -67,6 +69,15 @@ class _Child(Subprocess):  # type: ignore[misc]
 
     def get_execv_args(self) -> tuple[str, list[str]]:
         return self.program.argv[0], list(self.program.argv)
+
+    def _spawn_as_child(self, filename: str, argv: list[str]) -> None:
+        call = self.program.call
+        if call is None:
+            super()._spawn_as_child(filename, argv)
+            return
+        detach()
+        self._prepare_child_fds()
+        forked.become(call, name=self.program.name, environ=self.config.environment, directory=self.program.directory)
 
     def spawn(self) -> int | None:
         self.is_ready = False
@@ -170,6 +181,7 @@ class _Options(ServerOptions):  # type: ignore[misc]
         self.record = record
         self.children: dict[str, _Child] = {}
         self.failure = ""
+        self.may_fork = False
         self.loglevel = loggers.LevelsByName.CRIT
         self.logger = loggers.getLogger(self.loglevel)
         self.poller.poll = _paced(self.poller.poll, self)
@@ -194,6 +206,8 @@ class _Options(ServerOptions):  # type: ignore[misc]
         os.kill(pid, signal_)
 
     def may_start(self, child: _Child) -> bool:
+        if child.program.call is not None and not self.may_fork:
+            return False
         needed = (self.children.get(name) for name in child.config.supervised.needs)
         return all(other is None or other.is_ready or other.done for other in needed)
 
@@ -234,10 +248,11 @@ def _paced(poll: Callable[[float], Any], options: _Options) -> Callable[[float],
 
 
 class _Supervisor(supervisord.Supervisor):  # type: ignore[misc]
-    """supervisord's loop, with a word when everything is ready for the first time."""
+    """supervisord's loop, with a step when the first programs run and a word when everything is ready."""
 
-    def __init__(self, options: _Options, *, on_ready: Callable[[], None]) -> None:
+    def __init__(self, options: _Options, *, preload: Callable[[], None], on_ready: Callable[[], None]) -> None:
         super().__init__(options)
+        self.preload = preload
         self.on_ready = on_ready
         self.was_ready = False
 
@@ -246,9 +261,22 @@ class _Supervisor(supervisord.Supervisor):  # type: ignore[misc]
         super().handle_signal()
         if before >= SupervisorStates.RUNNING > self.options.mood:
             say.event(say.NOTE, "portal", "stopping")
+        if not self.options.may_fork and self.options.mood >= SupervisorStates.RUNNING:
+            self._load_code()
         if not self.was_ready and self.options.settled():
             self.was_ready = True
             self.on_ready()
+
+    def _load_code(self) -> None:
+        """Load what the forked programs share, while the servers that were started first get ready."""
+        try:
+            self.preload()
+        except Exception as error:  # noqa: BLE001 - code of all apps runs; said, and the start ends
+            traceback.print_exc()
+            self.options.give_up(f"The portal's code cannot be loaded: {error}")
+        gc.collect()
+        gc.freeze()  # the collector would write to every object and so unshare the memory
+        self.options.may_fork = True
 
 
 def recorded(record: Path) -> list[Identity]:
@@ -270,12 +298,16 @@ def run(
     home: Path,
     log: Path,
     record: Path,
+    preload: Callable[[], None],
     on_ready: Callable[[], None],
 ) -> str:
-    """Run the programs until SIGINT, SIGTERM or SIGHUP. Returns "" or why it had to give up."""
+    """Run the programs until SIGINT, SIGTERM or SIGHUP. Returns "" or why it had to give up.
+
+    `preload` imports what the programs that are functions share; it may raise anything.
+    """
     options = _Options(home=home, record=record)
     stages = sorted({entry.stage for entry in supervised})
-    supervisor = _Supervisor(options, on_ready=on_ready)
+    supervisor = _Supervisor(options, preload=preload, on_ready=on_ready)
     events.clear()
     for stage in stages:
         configs = [_Config(options, entry, log) for entry in supervised if entry.stage == stage]

@@ -1,0 +1,50 @@
+"""The portal's own programs: web, worker, control, and the one-off preparation before them.
+
+Each runs in a process of its own, forked from the supervisor after Django's apps were loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import uvicorn
+from celery.apps.worker import Worker  # noqa: F401 - loaded once, before the fork
+from django.conf import settings
+from django.core.management import call_command
+
+from mlportal import prepare as preparation
+from mlportal.celery import app
+
+
+def prepare() -> None:
+    """Tables, static files, first records."""
+    sys.exit(preparation.run())
+
+
+def web() -> None:
+    """Pages, REST and web sockets on the unix socket that Caddy forwards to."""
+    uvicorn.run(
+        "mlportal.asgi:application",
+        uds=str(settings.ENVIRONMENT.home.web_socket),
+        lifespan="off",
+        proxy_headers=True,
+        forwarded_allow_ips="*",  # only Caddy reaches the socket
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+    )
+
+
+def worker() -> None:
+    """Celery, with threads: hints in, one reconcile each."""
+    # It warns of root because pickled messages could run code; only JSON is accepted here.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="celery.platforms")
+    options = ("--pool", "threads", "-c", "8", "--without-mingle", "--without-gossip", "--without-heartbeat")
+    app.worker_main(["-q", "worker", *options, "--loglevel", "WARNING"])
+
+
+def control() -> None:
+    """Schedule, watch clusters, collect logs, sweep."""
+    call_command("control")
