@@ -115,7 +115,8 @@ def serving(api: FakeApi, *, port: int = 0, ssl_context: Any = None) -> Iterator
     runners: list[web.ServerRunner] = []
 
     async def begin() -> None:
-        runner = web.ServerRunner(web.Server(api.dispatch, access_log=None, handler_cancellation=True), shutdown_timeout=0.05)
+        server = web.Server(api.dispatch, access_log=None, handler_cancellation=True)
+        runner = web.ServerRunner(server, shutdown_timeout=0.05)
         runners.append(runner)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=ssl_context)

@@ -48,9 +48,7 @@ OWN_DISK_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephe
 _NODE_COUNT = re.compile(r"(\d+)/(\d+) nodes are available")
 _INSUFFICIENT = re.compile(r"(\d+) Insufficient ([^\s,.;]+(?:\.[^\s,.;]+)*)")
 _TOO_MANY = re.compile(r"(\d+) Too many pods")
-_TAINT = re.compile(
-    r"(\d+) node\(s\) had (?:untolerated taint|taints? that the pod didn't tolerate)(?:\(s\))?\s*(\{[^}]*\})?"
-)
+_TAINT = re.compile(r"(\d+) node\(s\) had (?:untolerated )?taints?(?:\(s\))?\s*(\{[^}]*\})?")
 _SELECTOR = re.compile(r"(\d+) node\(s\) didn't match (?:Pod's node affinity(?:/selector)?|node selector)")
 _VOLUME_NODE = re.compile(r"(\d+) node\(s\) had volume node affinity conflict")
 UNBOUND = re.compile(r"unbound immediate PersistentVolumeClaims|didn't find available persistent volumes")

@@ -63,10 +63,9 @@ FULL_VOLUME = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|di
 
 
 def volume_full(context: Context) -> Finding | None:
-    ended = ended_container(context)
-    running_but_unready = context.pod is not None and not context.pod.ready
-    if ended is None and not running_but_unready:
+    if context.pod is None or context.pod.ready:
         return None
+    ended = ended_container(context)
     for text in (ended.message if ended is not None else "", context.log_tail, *context.warnings()):
         line = next((row for row in text.splitlines() if FULL_VOLUME.search(row)), None)
         if line is not None:
