@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.urls import NoReverseMatch
+
 from apps.core.actors import Actor
 
 Context = Callable[[Actor, "Look"], Mapping[str, Any]]
@@ -81,6 +83,16 @@ def draw(actor: Actor, look: Look) -> list[Drawn]:
 
 
 def steps(actor: Actor) -> list[FirstStep]:
-    """The first steps of this person; all done means the person is not new any more."""
-    found = [step(actor) for _order, step in sorted(_steps.items())]
-    return [step for step in found if step is not None]
+    """The first steps of this person; all done means the person is not new any more.
+
+    A step whose page does not exist is left out, as in the rail.
+    """
+    found: list[FirstStep] = []
+    for _order, ask in sorted(_steps.items()):
+        try:
+            step = ask(actor)
+        except NoReverseMatch:
+            continue
+        if step is not None:
+            found.append(step)
+    return found

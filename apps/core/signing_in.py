@@ -17,7 +17,7 @@ from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse, reverse_lazy
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from apps.core import audit
@@ -63,7 +63,7 @@ class SignIn(auth_views.LoginView):
     template_name = "registration/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
-    next_page = reverse_lazy("core:home")
+    next_page = "core:home"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """For a fragment of a page whose session ended: reload the page, which then leads here as a whole."""
@@ -88,7 +88,7 @@ class SignIn(auth_views.LoginView):
 class SignOut(auth_views.LogoutView):
     """By POST alone, so that no picture on another site signs anybody out."""
 
-    next_page = reverse_lazy("core:sign-in")
+    next_page = "core:sign-in"
 
 
 class ChangePassword(PortalPage):
@@ -98,17 +98,22 @@ class ChangePassword(PortalPage):
     title = _("Change password")
     submit_label = _("Change password")
 
+    @property
+    def person(self) -> Any:
+        """Who is signed in; ``PortalPage`` lets nobody else in."""
+        return self.request.user
+
     def get(self, request: HttpRequest) -> HttpResponse:
         """The empty form."""
-        return self._show(PasswordChangeForm(request.user))
+        return self._show(PasswordChangeForm(self.person))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Other sessions of this person end with the old password; this one goes on."""
-        form = PasswordChangeForm(request.user, request.POST)
+        form = PasswordChangeForm(self.person, request.POST)
         if not form.is_valid():
             return self._show(form, status=422)
         with transaction.atomic():
-            user = form.save(commit=False)
+            user: Any = form.save(commit=False)
             user.must_change_password = False
             user.save(update_fields=["password", "must_change_password"])
             audit.record(actor=self.actor, verb="user.password", obj=user)
@@ -117,5 +122,5 @@ class ChangePassword(PortalPage):
         return HttpResponseRedirect(reverse("core:home"))
 
     def _show(self, form: forms.Form, status: int = 200) -> HttpResponse:
-        must = self.request.user.must_change_password  # type: ignore[union-attr]
-        return self.show("registration/password.html", {"form": form, "must": must}, status=status)
+        context = {"form": form, "must": self.person.must_change_password}
+        return self.show("registration/password.html", context, status=status)

@@ -20,8 +20,10 @@ from apps.core.context import QUEUE_COOKIE
 from apps.core.listing import ListSpec
 from apps.core.models import AuditEntry
 from apps.core.pages import Column, FilterField, ListPage, PortalPage
+from apps.core.preferences import YEAR_S
 
 SEEN_KEY = "home_seen_at"
+STEPS_COOKIE = "mlportal-steps"
 LONGEST_LOOK_BACK = timedelta(days=7)
 
 
@@ -40,7 +42,7 @@ class Home(PortalPage):
             if found is None:
                 return HttpResponse("")
             return render(request, found.panel.template, {"panel": found.panel, **found.data})
-        new = bool(steps) and not all(step.done for step in steps)
+        new = request.COOKIES.get(STEPS_COOKIE) != "seen" and not all(step.done for step in steps)
         context = {
             "steps": steps if new else [],
             "wide": [one for one in panels if not one.panel.side],
@@ -49,9 +51,13 @@ class Home(PortalPage):
         return self.show("core/home.html", context)
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """The person has seen what failed: the panel starts again from now."""
-        request.session[SEEN_KEY] = timezone.now().isoformat()
-        return HttpResponseRedirect(reverse("core:home"))
+        """The person has seen what failed, or needs the first steps no more (``steps`` in the form)."""
+        response = HttpResponseRedirect(reverse("core:home"))
+        if "steps" in request.POST:
+            response.set_cookie(STEPS_COOKIE, "seen", max_age=YEAR_S, samesite="Lax")
+        else:
+            request.session[SEEN_KEY] = timezone.now().isoformat()
+        return response
 
     def _since(self) -> datetime:
         stored = parse_datetime(self.request.session.get(SEEN_KEY, ""))

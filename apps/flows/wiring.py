@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.clusters import watching
 from apps.core import control, reasons, reconciling, transitions
 from apps.core.reconciling import Reconciler
-from apps.flows import alarms, pods, reconcile, watch, wording
+from apps.flows import alarms, home, pods, reconcile, watch, wording
 from apps.flows.collector import collector, retention
 from apps.flows.models import Attempt
 from apps.flows.scheduler import Scheduler
@@ -23,3 +23,4 @@ def register() -> None:
     control.register("scheduler", Scheduler().run)
     control.register("log collector", collector.run)
     control.register("log retention", retention)
+    home.register()

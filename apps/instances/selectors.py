@@ -59,6 +59,12 @@ def has_any(actor: Actor) -> bool:
     return Instance.objects.as_system().filter(owner_id=actor.user_id).exists()
 
 
+def has_been_ready(actor: Actor) -> bool:
+    """Whether an instance of this person was ever ready to enter."""
+    ready = Q(ready_at__isnull=False) | Q(stages__has_key="ready")
+    return Instance.objects.as_system().filter(ready, owner_id=actor.user_id).exists()
+
+
 def mounting(volume_id: UUID) -> list[tuple[Instance, str, bool]]:
     """The instances that mount a volume, with path and read-only."""
     alive = Instance.objects.as_system().filter(state__in=ALIVE)

@@ -36,6 +36,7 @@ def register() -> None:
     queue_uses.register(_queue_uses)
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))
     home.register_step(10, _first_step)
+    home.register_step(20, _second_step)
 
 
 def _volume_uses(volume_id: UUID) -> list[Use]:
@@ -67,4 +68,15 @@ def _first_step(actor: Actor) -> FirstStep | None:
         button=_("New instance"),
         icon="plus",
         done=selectors.has_any(actor),
+    )
+
+
+def _second_step(actor: Actor) -> FirstStep | None:
+    return FirstStep(
+        title=_("Open JupyterLab"),
+        text=_("One click on Open, without a key to copy. What you put below /root is still there next time."),
+        url="",
+        button="",
+        icon="",
+        done=selectors.has_been_ready(actor),
     )

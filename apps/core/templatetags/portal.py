@@ -345,7 +345,14 @@ def split_more(form: Any) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def panel_body(context: Context, drawn: Any) -> SafeString:
-    """A panel of the home page with its own data alone."""
+    """A panel of the home page with its own data alone; nothing when it links to a page that does not exist."""
+    try:
+        return _panel(context, drawn)
+    except NoReverseMatch:
+        return SafeString("")
+
+
+def _panel(context: Context, drawn: Any) -> SafeString:
     return render_to_string(drawn.panel.template, {"panel": drawn.panel, **drawn.data}, request=context["request"])
 
 
