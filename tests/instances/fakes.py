@@ -1,4 +1,4 @@
-"""A cluster in memory that also plays the controllers' part for one instance: a pod from the StatefulSet, step by step."""
+"""A cluster in memory that also plays the controllers' part for one instance, step by step."""
 
 from __future__ import annotations
 
@@ -101,9 +101,7 @@ class InstanceCluster(FakeCluster):
     def run_pod(self, *, restarts: int = 0, last: Mapping[str, Any] | None = None) -> Obj:
         """The program runs and answers."""
         more = {"lastState": {"terminated": dict(last)}} if last else {}
-        return self.container(
-            ready=True, restartCount=restarts, state={"running": {"startedAt": stamp()}}, **more
-        )
+        return self.container(ready=True, restartCount=restarts, state={"running": {"startedAt": stamp()}}, **more)
 
     def wait(self, reason: str, message: str = "", *, restarts: int = 0, last: Mapping[str, Any] | None = None) -> Obj:
         """The container waits, with the kubelet's reason."""
