@@ -9,3 +9,9 @@ class AlertsConfig(AppConfig):
     name = "apps.alerts"
     label = "alerts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """The outbox topics that this app delivers."""
+        from apps.alerts import delivery
+
+        delivery.register()
