@@ -30,7 +30,8 @@ class Program:
     """One program and its manners.
 
     With `call` it is no other executable but a function run in a forked child of the supervisor, which has loaded the
-    portal's code once for all of them: less memory, and one import instead of three. `argv` then only describes it.
+    portal's code once for all of them: less memory, and one import instead of three. `preload` loads it, in the
+    supervisor, before the first start. `argv` then only describes the program.
     `prepare` runs before each start (it removes what a killed predecessor left). `ready` is asked often and must
     answer at once. `stop_pid` names the process that takes the stop signal when that is not the started one, as with
     a wrapper that passes no signals on. `cleanup` runs after it has ended.
@@ -40,6 +41,7 @@ class Program:
     argv: tuple[str, ...]
     ready: Callable[[], bool]
     call: Callable[[], None] | None = None
+    preload: Callable[[], None] = _nothing
     environ: Mapping[str, str] = field(default_factory=dict)
     directory: Path = Path("/")
     prepare: Callable[[], None] = _nothing

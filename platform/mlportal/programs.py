@@ -10,6 +10,7 @@ import warnings
 
 import uvicorn
 from celery.apps.worker import Worker  # noqa: F401 - loaded once, before the fork
+from celery.exceptions import SecurityWarning
 from django.conf import settings
 from django.core.management import call_command
 
@@ -40,7 +41,7 @@ def web() -> None:
 def worker() -> None:
     """Celery, with threads: hints in, one reconcile each."""
     # It warns of root because pickled messages could run code; only JSON is accepted here.
-    warnings.filterwarnings("ignore", category=RuntimeWarning, module="celery.platforms")
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     options = ("--pool", "threads", "-c", "8", "--without-mingle", "--without-gossip", "--without-heartbeat")
     app.worker_main(["-q", "worker", *options, "--loglevel", "WARNING"])
 

@@ -42,16 +42,18 @@ def supervised(environment: Environment) -> list[Supervised]:
         apps_domain=environment.apps_domain,
     )
     programs.append(Supervised(program=front, stage=_CLUSTER))
-    if environment.cluster_embedded and (ROOT / "platform" / "localkube" / "__main__.py").is_file():
-        # On a warm start the first page comes first; on a cold one the first records need the cluster's address.
-        programs.append(Supervised(program=_localkube(environment), stage=_CLUSTER, needs=("web",) if prepared else ()))
+    if environment.cluster_embedded:
+        programs.append(Supervised(program=_localkube(environment), stage=_CLUSTER))
     if not prepared:
-        needs = tuple(name for name in ("postgres", "localkube") if any(p.program.name == name for p in programs))
-        programs.append(Supervised(program=_ours(environment, "prepare"), stage=_PORTAL, needs=needs, once=True))
+        # The first records include the cluster's address.
+        task = _ours(environment, "prepare")
+        programs.append(Supervised(program=task, stage=_PORTAL, needs=("postgres", "localkube"), once=True))
     programs.append(Supervised(program=_web(environment), stage=_PORTAL, needs=("prepare",)))
-    after_web = ("prepare", "postgres", "redis", "web")
-    programs.append(Supervised(program=_ours(environment, "worker"), stage=_PORTAL, needs=after_web))
-    programs.append(Supervised(program=_ours(environment, "control"), stage=_PORTAL, needs=after_web))
+    # The first page comes first; these two wait for it and for what they would only complain about.
+    needs = ("prepare", "postgres", "redis", "localkube", "web")
+    for name in ("worker", "control"):
+        task = _ours(environment, name, load=preload_kubernetes)
+        programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
     return programs
 
 
@@ -65,11 +67,16 @@ def _environ(environment: Environment) -> dict[str, str]:
 
 
 def preload() -> None:
-    """Import, once, what the portal's own programs use."""
+    """Import what all of the portal's own programs use."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "mlportal.settings"
     django.setup()
     for module in ("mlportal.celery", "mlportal.urls", "mlportal.programs", *having("routing"), *having("tasks")):
         import_module(module)
+
+
+def preload_kubernetes() -> None:
+    """Import the Kubernetes client for those that talk to clusters: half a second that the first page need not wait."""
+    import_module("kubernetes.client.rest")
 
 
 def _ours(
@@ -78,6 +85,7 @@ def _ours(
     *,
     ready: Callable[[], bool] = lambda: True,
     tidy: Callable[[], None] = lambda: None,
+    load: Callable[[], None] = preload,
     stop_wait_s: float = 15.0,
 ) -> Program:
     """A program that is a function of `mlportal.programs`."""
@@ -89,6 +97,7 @@ def _ours(
         name=name,
         argv=(sys.executable, "-m", "mlportal", name),
         call=call,
+        preload=load,
         environ=_environ(environment),
         ready=ready,
         prepare=tidy,

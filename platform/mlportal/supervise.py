@@ -35,6 +35,7 @@ QUICK_DEATH_S = 3
 
 LONGEST_BACK_OFF_S = 30
 _WORTH_SHOWING = re.compile(r"^\S*Z (WARNING|ERROR|CRITICAL) |\b(FATAL|PANIC)\b|^Traceback|\tERROR\t")
+_EXCEPTION = re.compile(r"^[\w.]*(Error|Exception|Refused|Failure)\b")
 _BUSY_PACE_S, _WAITING_PACE_S, _IDLE_PACE_S = 0.02, 0.2, 1.0
 _FRESH_S = 60
 
@@ -81,6 +82,8 @@ class _Child(Subprocess):  # type: ignore[misc]
 
     def spawn(self) -> int | None:
         self.is_ready = False
+        if not self.config.options.load_code(self.program):
+            return None
         try:
             self.program.prepare()
         except OSError as error:
@@ -181,7 +184,7 @@ class _Options(ServerOptions):  # type: ignore[misc]
         self.record = record
         self.children: dict[str, _Child] = {}
         self.failure = ""
-        self.may_fork = False
+        self.loaded: set[Callable[[], None]] = set()
         self.loglevel = loggers.LevelsByName.CRIT
         self.logger = loggers.getLogger(self.loglevel)
         self.poller.poll = _paced(self.poller.poll, self)
@@ -206,10 +209,26 @@ class _Options(ServerOptions):  # type: ignore[misc]
         os.kill(pid, signal_)
 
     def may_start(self, child: _Child) -> bool:
-        if child.program.call is not None and not self.may_fork:
-            return False
         needed = (self.children.get(name) for name in child.config.supervised.needs)
         return all(other is None or other.is_ready or other.done for other in needed)
+
+    def load_code(self, program: Program) -> bool:
+        """Load, once, what a forked program shares with the others; False when that fails and the start ends.
+
+        Other programs were executed before and get ready in the meantime.
+        """
+        if program.call is None or program.preload in self.loaded:
+            return True
+        try:
+            program.preload()
+        except Exception as error:  # noqa: BLE001 - code of all apps runs; said, and the start ends
+            traceback.print_exc()
+            self.give_up(f"The portal's code cannot be loaded: {error}")
+            return False
+        self.loaded.add(program.preload)
+        gc.collect()
+        gc.freeze()  # the collector would write to every object and so unshare the memory
+        return True
 
     def settled(self) -> bool:
         """Whether nothing is being started or stopped."""
@@ -248,11 +267,10 @@ def _paced(poll: Callable[[float], Any], options: _Options) -> Callable[[float],
 
 
 class _Supervisor(supervisord.Supervisor):  # type: ignore[misc]
-    """supervisord's loop, with a step when the first programs run and a word when everything is ready."""
+    """supervisord's loop, with a word when everything is ready for the first time."""
 
-    def __init__(self, options: _Options, *, preload: Callable[[], None], on_ready: Callable[[], None]) -> None:
+    def __init__(self, options: _Options, *, on_ready: Callable[[], None]) -> None:
         super().__init__(options)
-        self.preload = preload
         self.on_ready = on_ready
         self.was_ready = False
 
@@ -261,22 +279,9 @@ class _Supervisor(supervisord.Supervisor):  # type: ignore[misc]
         super().handle_signal()
         if before >= SupervisorStates.RUNNING > self.options.mood:
             say.event(say.NOTE, "portal", "stopping")
-        if not self.options.may_fork and self.options.mood >= SupervisorStates.RUNNING:
-            self._load_code()
         if not self.was_ready and self.options.settled():
             self.was_ready = True
             self.on_ready()
-
-    def _load_code(self) -> None:
-        """Load what the forked programs share, while the servers that were started first get ready."""
-        try:
-            self.preload()
-        except Exception as error:  # noqa: BLE001 - code of all apps runs; said, and the start ends
-            traceback.print_exc()
-            self.options.give_up(f"The portal's code cannot be loaded: {error}")
-        gc.collect()
-        gc.freeze()  # the collector would write to every object and so unshare the memory
-        self.options.may_fork = True
 
 
 def recorded(record: Path) -> list[Identity]:
@@ -298,16 +303,12 @@ def run(
     home: Path,
     log: Path,
     record: Path,
-    preload: Callable[[], None],
     on_ready: Callable[[], None],
 ) -> str:
-    """Run the programs until SIGINT, SIGTERM or SIGHUP. Returns "" or why it had to give up.
-
-    `preload` imports what the programs that are functions share; it may raise anything.
-    """
+    """Run the programs until SIGINT, SIGTERM or SIGHUP. Returns "" or why it had to give up."""
     options = _Options(home=home, record=record)
     stages = sorted({entry.stage for entry in supervised})
-    supervisor = _Supervisor(options, preload=preload, on_ready=on_ready)
+    supervisor = _Supervisor(options, on_ready=on_ready)
     events.clear()
     for stage in stages:
         configs = [_Config(options, entry, log) for entry in supervised if entry.stage == stage]
@@ -335,7 +336,7 @@ def _show_warnings() -> Callable[[Any], None]:
         data = event.data.decode(errors="replace") if isinstance(event.data, bytes) else event.data
         *lines, partial[name] = (partial.get(name, "") + data).split("\n")
         for line in lines:
-            if line.strip():
+            if _EXCEPTION.match(line) or (line.strip() and not _EXCEPTION.match(event.process.last_line)):
                 event.process.last_line = line.strip()[:300]
             if _WORTH_SHOWING.search(line):
                 say.event(say.WRONG, name, line.strip()[:400])

@@ -35,7 +35,6 @@ def main() -> int:
                 home=home.root,
                 log=home.log,
                 record=home.processes_file,
-                preload=stack.preload,
                 on_ready=lambda: _welcome(environment),
             )
     except BadEnvironment as error:
