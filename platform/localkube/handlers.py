@@ -144,6 +144,7 @@ class Handlers:
             manager=requests.manager_of(request),
             dry_run=requests.dry_run(request, body),
             subresource=target.subresource or "",
+            field_validation=request.query.get("fieldValidation", "Warn"),
         )
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.Response:

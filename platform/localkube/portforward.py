@@ -60,14 +60,16 @@ class _Channels:
         self._pod = pod
         self._socket = socket
         self._ports = ports
-        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._dialled: list[asyncio.Future[asyncio.StreamWriter | None]] = []
 
     async def run(self) -> None:
         for index, port in enumerate(self._ports):
             for channel in (2 * index, 2 * index + 1):
                 await self._socket.send_bytes(bytes((channel,)) + struct.pack("<H", port))
-        tasks = [asyncio.create_task(self._from_pod(2 * index, port)) for index, port in enumerate(self._ports)]
-        listener = asyncio.create_task(self._from_client(tasks))
+        loop = asyncio.get_running_loop()
+        self._dialled = [loop.create_future() for _ in self._ports]
+        tasks = [asyncio.create_task(self._from_pod(index, port)) for index, port in enumerate(self._ports)]
+        listener = asyncio.create_task(self._from_client())
         try:
             # One connection a port and no half-close in this protocol: when the pod's side ends, so does the session.
             await asyncio.wait({listener, asyncio.gather(*tasks)}, return_when=asyncio.FIRST_COMPLETED)
@@ -75,28 +77,29 @@ class _Channels:
             for task in (listener, *tasks):
                 task.cancel()
             await asyncio.gather(listener, *tasks, return_exceptions=True)
-            for writer in self._writers.values():
-                writer.close()
+            for dialled in self._dialled:
+                if dialled.done() and (writer := dialled.result()):
+                    writer.close()
 
-    async def _from_pod(self, channel: int, port: int) -> None:
+    async def _from_pod(self, index: int, port: int) -> None:
         try:
-            reader, self._writers[channel] = await self._runtime.dial(self._pod, port)
+            reader, writer = await self._runtime.dial(self._pod, port)
         except OSError as error:
-            await self._socket.send_bytes(bytes((channel + 1,)) + _failure(self._pod, port, error))
+            self._dialled[index].set_result(None)
+            await self._socket.send_bytes(bytes((2 * index + 1,)) + _failure(self._pod, port, error))
             return
+        self._dialled[index].set_result(writer)
         while data := await reader.read(_PIECE):
-            await self._socket.send_bytes(bytes((channel,)) + data)
+            await self._socket.send_bytes(bytes((2 * index,)) + data)
 
-    async def _from_client(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _from_client(self) -> None:
         async for message in self._socket:
             if message.type != WSMsgType.BINARY or not message.data:
                 continue
-            channel = message.data[0]
-            while channel % 2 == 0 and channel // 2 < len(tasks) and channel not in self._writers:
-                if tasks[channel // 2].done():
-                    return
-                await asyncio.sleep(0.005)
-            if writer := self._writers.get(channel):
+            index, is_error = divmod(message.data[0], 2)
+            if is_error or index >= len(self._dialled):
+                continue
+            if writer := await self._dialled[index]:
                 writer.write(message.data[1:])
                 await writer.drain()
 

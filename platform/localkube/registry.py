@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localkube import defaults, managed, status, validation
+from localkube import defaults, managed, schema, status, validation
 from localkube.addresses import ServiceAddresses
 from localkube.admission import Admission
 from localkube.resources import Resource
@@ -27,6 +27,7 @@ class Write:
     manager: str | None = None
     dry_run: bool = False
     subresource: str = ""
+    field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
 
 
@@ -53,6 +54,8 @@ class Registry:
             metadata.pop("uid", None)
         if resource.has_status and not resource.custom:
             obj.pop("status", None)
+        if write is not INTERNAL:
+            write.warnings += schema.check(resource, obj, mode=write.field_validation)
         self._pod_fields(resource, obj, write)
         defaults.apply(resource.key, obj)
         self.admission.mutate(resource, obj)
@@ -75,6 +78,8 @@ class Registry:
         stored = self.store.stored(resource.key, obj["metadata"].get("namespace"), obj["metadata"]["name"])
         obj = copy(obj)
         whole = write.subresource in ("", "scale", "finalize")
+        if whole and write is not INTERNAL:
+            write.warnings += schema.check(resource, obj, mode=write.field_validation)
         if whole:
             defaults.apply(resource.key, obj)
         if whole and managed_fields:
@@ -100,6 +105,7 @@ class Registry:
         metadata = self._identity(resource, namespace, applied)
         check_name(metadata, name)
         metadata["name"] = name
+        schema.check_applied(resource, applied)
         assert write.manager is not None
         live = self.store.peek(resource.key, namespace, name)
         wanted_uid = metadata.get("uid")

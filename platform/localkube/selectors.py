@@ -73,8 +73,14 @@ def parse_labels(text: str) -> LabelSelector:
         elif found := _EXISTS_TERM.match(term):
             requirements.append(Requirement(found[2], "DoesNotExist" if found[1] else "Exists"))
         else:
-            raise bad_request(f"unable to parse requirement: {term.strip()!r} is not a label selector term")
+            raise _unparsable(term)
     return LabelSelector(tuple(requirements))
+
+
+def _unparsable(term: str) -> ApiError:
+    words = term.split()
+    found = words[1] if len(words) > 1 else term.strip()
+    return bad_request(f"unable to parse requirement: found '{found}', expected: in, notin, =, ==, !=, gt, lt")
 
 
 def from_object(selector: Object | None) -> LabelSelector:
@@ -156,13 +162,13 @@ def parse_fields(resource: str, text: str) -> FieldSelector:
         if not found:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         if found[1] not in ("metadata.name", "metadata.namespace", *_FIELDS.get(resource, ())):
-            raise _unsupported(found[1], text)
+            raise _unsupported(found[1])
         terms.append((found[1], found[3], found[2] != "!="))
     return FieldSelector(tuple(terms))
 
 
-def _unsupported(field: str, text: str) -> ApiError:
-    return bad_request(f'Unable to find field selector for "{text}": field label not supported: {field}')
+def _unsupported(field: str) -> ApiError:
+    return bad_request(f"field label not supported: {field}")
 
 
 Matcher = Callable[[Object], bool]

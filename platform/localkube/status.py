@@ -72,7 +72,7 @@ class FieldError:
 
     @classmethod
     def invalid(cls, field: str, value: Any, text: str) -> FieldError:
-        shown = f'"{value}"' if isinstance(value, str) else _go_json(value)
+        shown = quoted(value) if isinstance(value, str) else _go_json(value)
         return cls(field, "FieldValueInvalid", f"Invalid value: {shown}: {text}")
 
     @classmethod
@@ -81,20 +81,25 @@ class FieldError:
 
     @classmethod
     def unsupported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
-        names = ", ".join(f'"{name}"' for name in sorted(supported))
-        return cls(field, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {names}')
+        names = ", ".join(quoted(name) for name in sorted(supported))
+        return cls(field, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {names}")
 
     @classmethod
     def duplicate(cls, field: str, value: Any) -> FieldError:
-        return cls(field, "FieldValueDuplicate", f'Duplicate value: "{value}"')
+        return cls(field, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
     @classmethod
     def missing(cls, field: str, value: Any) -> FieldError:
-        return cls(field, "FieldValueNotFound", f'Not found: "{value}"')
+        return cls(field, "FieldValueNotFound", f"Not found: {quoted(value)}")
 
     @classmethod
     def too_long(cls, field: str, limit: int) -> FieldError:
         return cls(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+
+def quoted(text: str) -> str:
+    """Text as Go's %q prints it, near enough: quotes and control characters escaped."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _go_json(value: Any) -> str:
@@ -122,17 +127,17 @@ def _qualified(group: str, plural: str) -> str:
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    text = f'{_qualified(group, plural)} "{name}" not found'
+    text = f"{_qualified(group, plural)} {quoted(name)} not found"
     return ApiError(404, text, details=_details(name, group, plural))
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
-    text = f'{_qualified(group, plural)} "{name}" already exists'
+    text = f"{_qualified(group, plural)} {quoted(name)} already exists"
     return ApiError(409, text, reason="AlreadyExists", details=_details(name, group, plural))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
-    text = f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
+    text = f"Operation cannot be fulfilled on {_qualified(group, plural)} {quoted(name)}: {why}"
     return ApiError(409, text, details=_details(name, group, plural))
 
 
@@ -142,7 +147,7 @@ def modified(group: str, plural: str, name: str) -> ApiError:
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    text = f'{_qualified(group, plural)} "{name}" is forbidden: {why}'
+    text = f"{_qualified(group, plural)} {quoted(name)} is forbidden: {why}"
     return ApiError(403, text, details=_details(name, group, plural))
 
 
@@ -176,7 +181,7 @@ def invalid(group: str, kind: str, name: str, errors: list[FieldError]) -> ApiEr
     qualified = f"{kind}.{group}" if group else kind
     details = _details(name, group, kind)
     details["causes"] = [{"reason": e.reason, "message": e.text, "field": e.field} for e in errors]
-    return ApiError(422, f'{qualified} "{name}" is invalid: {joined}', details=details)
+    return ApiError(422, f"{qualified} {quoted(name)} is invalid: {joined}", details=details)
 
 
 def success(*, name: str = "", group: str = "", kind: str = "", uid: str = "") -> Object:

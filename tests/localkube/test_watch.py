@@ -1,0 +1,175 @@
+"""Lists and watches: paging, selectors, versions, bookmarks and the 410 inside HTTP 200."""
+
+import threading
+import time
+
+import pytest
+
+from localkube.store import Store
+from tests.localkube.client import Client
+from tests.localkube.conftest import Cluster
+from tests.localkube.manifests import config_map, pod
+
+
+def fill(api, ns, count=5):
+    for number in range(count):
+        labels = {"parity": "odd" if number % 2 else "even"}
+        api.post(ns + "/configmaps", {"metadata": {"name": f"c{number}", "labels": labels}})
+
+
+def names(events):
+    return [(kind, obj["metadata"].get("name")) for kind, obj in events]
+
+
+def test_paging_gives_every_object_once_and_the_count_that_is_left(api, ns):
+    fill(api, ns)
+    first = api.get(f"{ns}/configmaps?limit=2").body
+    assert first["metadata"]["remainingItemCount"] == 3
+    seen, token = [item["metadata"]["name"] for item in first["items"]], first["metadata"]["continue"]
+    while token:
+        page = api.get(f"{ns}/configmaps?limit=2&continue={token}").body
+        assert page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+        seen += [item["metadata"]["name"] for item in page["items"]]
+        token = page["metadata"].get("continue")
+    assert seen == [f"c{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("selector", "wanted"),
+    [
+        ("parity=odd", ["c1", "c3"]),
+        ("parity!=odd", ["c0", "c2", "c4"]),
+        ("parity in (odd,even)", ["c0", "c1", "c2", "c3", "c4"]),
+        ("parity notin (even)", ["c1", "c3"]),
+        ("!parity", []),
+        ("parity", ["c0", "c1", "c2", "c3", "c4"]),
+    ],
+)
+def test_label_selectors_select(api, ns, selector, wanted):
+    fill(api, ns)
+    query = selector.replace(" ", "%20").replace("=", "%3D")
+    found = api.get(f"{ns}/configmaps?labelSelector={query}").body["items"]
+    assert [item["metadata"]["name"] for item in found] == wanted
+
+
+def test_field_selectors_select_and_an_unknown_field_is_400(api, ns):
+    api.post(ns + "/pods", pod("a"))
+    api.post(ns + "/pods", pod("b", annotations={"fake/hold": ""}))
+    api.until(ns + "/pods/a", lambda p: p["status"]["phase"] == "Running")
+    running = api.get(f"{ns}/pods?fieldSelector=status.phase%3DRunning").body["items"]
+    assert [item["metadata"]["name"] for item in running] == ["a"]
+    answer = api.get(f"{ns}/pods?fieldSelector=spec.foo%3Dbar")
+    assert (answer.code, answer.message) == (400, "field label not supported: spec.foo")
+
+
+def test_an_unparsable_selector_or_token_is_400(api, ns):
+    answer = api.get(f"{ns}/pods?labelSelector=a%20b")
+    assert answer.message == "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"
+    assert api.get(f"{ns}/pods?limit=1&continue=abc").message.startswith("invalid continue token")
+
+
+def test_a_version_from_the_future_is_504_and_a_malformed_one_400(api, ns):
+    assert "Too large resource version: 99999999" in api.get(f"{ns}/pods?resourceVersion=99999999").message
+    assert api.get(f"{ns}/pods?resourceVersion=abc").code == 400
+    answer = api.get(f"{ns}/pods?resourceVersionMatch=Exact")
+    assert "resourceVersionMatch is forbidden unless resourceVersion is provided" in answer.message
+
+
+def test_a_watch_from_a_list_sees_every_change_in_order(api, ns):
+    version = api.get(ns + "/configmaps").body["metadata"]["resourceVersion"]
+    api.post(ns + "/configmaps", config_map(a="1"))
+    api.patch(ns + "/configmaps/c", {"data": {"a": "2"}})
+    api.delete(ns + "/configmaps/c")
+    events = api.watch(f"{ns}/configmaps?watch=1&resourceVersion={version}&timeoutSeconds=1")
+    assert names(events) == [("ADDED", "c"), ("MODIFIED", "c"), ("DELETED", "c")]
+    versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in events]
+    assert versions == sorted(set(versions))
+
+
+def test_a_watch_without_a_version_begins_with_what_there_is(api, ns):
+    fill(api, ns, 2)
+    assert names(api.watch(f"{ns}/configmaps?watch=1&timeoutSeconds=1")) == [("ADDED", "c0"), ("ADDED", "c1")]
+
+
+def test_the_streamed_list_ends_with_the_annotated_bookmark(api, ns):
+    fill(api, ns, 1)
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
+    events = api.watch(f"{ns}/configmaps?{query}")
+    assert names(events)[:2] == [("ADDED", "c0"), ("BOOKMARK", None)]
+    assert events[1][1]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert int(events[1][1]["metadata"]["resourceVersion"]) >= int(events[0][1]["metadata"]["resourceVersion"])
+    refused = api.get(f"{ns}/configmaps?watch=1&sendInitialEvents=true")
+    assert "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in refused.message
+
+
+def test_a_watch_with_a_selector_sees_objects_enter_and_leave_it(api, ns):
+    fill(api, ns, 1)
+    version = api.get(ns + "/configmaps").body["metadata"]["resourceVersion"]
+    for parity in ("odd", "even", "odd"):
+        api.patch(ns + "/configmaps/c0", {"metadata": {"labels": {"parity": parity}}})
+    query = f"watch=1&resourceVersion={version}&labelSelector=parity%3Deven&timeoutSeconds=1"
+    events = api.watch(f"{ns}/configmaps?{query}")
+    assert names(events) == [("DELETED", "c0"), ("ADDED", "c0"), ("DELETED", "c0")]
+    assert events[-1][1]["metadata"]["labels"] == {"parity": "even"}
+    assert int(events[-1][1]["metadata"]["resourceVersion"]) > int(events[1][1]["metadata"]["resourceVersion"])
+
+
+def test_a_watch_of_one_namespace_does_not_see_another(api, ns):
+    version = api.get("/api/v1/configmaps").body["metadata"]["resourceVersion"]
+    api.post("/api/v1/namespaces/default/configmaps", config_map("elsewhere"))
+    api.post(ns + "/configmaps", config_map("here"))
+    events = api.watch(f"{ns}/configmaps?watch=1&resourceVersion={version}&timeoutSeconds=1")
+    api.delete("/api/v1/namespaces/default/configmaps/elsewhere")
+    assert names(events) == [("ADDED", "here")]
+
+
+def test_an_event_reaches_an_open_watch_at_once(api, ns):
+    version = api.get(ns + "/configmaps").body["metadata"]["resourceVersion"]
+    seen = []
+    query = f"watch=1&resourceVersion={version}&timeoutSeconds=2&fieldSelector=metadata.name%3Dc"
+    thread = threading.Thread(target=lambda: seen.extend(api.watch(f"{ns}/configmaps?{query}")))
+    thread.start()
+    time.sleep(0.3)
+    api.post(ns + "/configmaps", config_map())
+    thread.join(5)
+    assert names(seen) == [("ADDED", "c")]
+
+
+@pytest.fixture
+def forgetful(tmp_path):
+    cluster = Cluster(tmp_path, watch_history=3)
+    yield cluster.client
+    cluster.stop()
+
+
+def test_a_version_older_than_the_history_is_an_error_event_inside_200(forgetful: Client):
+    path = "/api/v1/namespaces/default/configmaps"
+    version = forgetful.get(path).body["metadata"]["resourceVersion"]
+    for number in range(5):
+        forgetful.post(path, config_map(f"c{number}"))
+    ((kind, body),) = forgetful.watch(f"{path}?watch=1&resourceVersion={version}&timeoutSeconds=1")
+    assert (kind, body["kind"], body["code"], body["reason"]) == ("ERROR", "Status", 410, "Expired")
+    assert body["message"].startswith(f"too old resource version: {version} (")
+
+
+def test_a_restart_keeps_objects_and_versions_and_forgets_history(tmp_path):
+    first = Cluster(tmp_path)
+    path = "/api/v1/namespaces/default/configmaps"
+    made = first.client.post(path, config_map(a="1")).body
+    token = first.client.token
+    first.stop()
+    second = Cluster(tmp_path)
+    try:
+        assert second.client.token == token
+        assert second.client.get(f"{path}/c").body == made
+        newer = second.client.patch(f"{path}/c", {"data": {"a": "2"}}).body["metadata"]["resourceVersion"]
+        assert int(newer) > int(made["metadata"]["resourceVersion"])
+        ((kind, body),) = second.client.watch(f"{path}?watch=1&resourceVersion=1&timeoutSeconds=1")
+        assert (kind, body["code"]) == ("ERROR", 410)
+    finally:
+        second.stop()
+
+
+def test_a_second_server_on_the_same_folder_is_refused(cluster):
+    with pytest.raises(Exception, match="another localkube may hold it"):
+        cluster.call(Store, cluster.config.home / "store.db")
