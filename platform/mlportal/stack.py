@@ -126,6 +126,7 @@ def _localkube(environment: Environment) -> Program:
             *(sys.executable, "-m", "localkube", "serve", "--home", str(folder)),
             *("--listen", f"127.0.0.1:{_cluster_port(home.root / 'localkube.port')}"),
             *("--caddy-admin", str(home.caddy_admin_socket)),
+            *("--images", str(ROOT / "docker" / "images.toml")),
         ),
         environ=_environ(environment),
         ready=ready_file.exists,
