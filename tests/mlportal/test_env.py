@@ -1,0 +1,84 @@
+"""Settings from the environment: what is read, and that each error names its variable."""
+
+from pathlib import Path
+
+import pytest
+
+from mlportal import env
+from mlportal.env import BadEnvironment
+from mlportal.paths import LONGEST_SOCKET_NAME, LONGEST_SOCKET_PATH, Home
+
+
+def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
+    found = env.read({"PORTAL_HOME": str(tmp_path)})
+    assert found.origin == "http://127.0.0.1:8000"
+    assert found.database_embedded
+    assert found.redis_embedded
+    assert found.cluster_embedded
+    assert found.apps_domain == "apps.localhost"
+    assert found.secret_file == tmp_path / "secrets" / "portal.json"
+    assert found.kubeconfig == tmp_path / "localkube" / "kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("PORTAL_HTTP_PORT", "http", "1 to 65535"),
+        ("PORTAL_HTTP_PORT", "0", "1 to 65535"),
+        ("PORTAL_HTTP_PORT", "65536", "1 to 65535"),
+        ("PORTAL_HTTP_ADDRESS", "0.0.0.0", "HTTPS"),
+        ("PORTAL_HTTP_ADDRESS", "192.0.2.7", "HTTPS"),
+        ("PORTAL_HTTP_ADDRESS", "::", "HTTPS"),
+        ("PORTAL_HTTP_ADDRESS", "localhost", "IP address"),
+        ("PORTAL_APPS_DOMAIN", "apps_x/..", "host name"),
+        ("DATABASE_URL", "mysql://u@h/n", "postgresql://"),
+        ("DATABASE_URL", "postgresql://u@h", "no database name"),
+        ("DATABASE_URL", "postgresql://u@h:port/n", "DATABASE_URL"),
+        ("DATABASE_URL", "postgresql://u@h/n?sslmod=require", "sslmod"),
+        ("REDIS_URL", "http://h", "redis://"),
+        ("PORTAL_CLUSTER", "/nowhere/kubeconfig", "kubeconfig"),
+        ("PORTAL_SMTP_URL", "mail.example.org", "smtp://"),
+        ("PORTAL_EGRESS_ALLOW", "10.0.0.0/99", "10.0.0.0/99"),
+        ("PORTAL_DEBUG", "perhaps", "1 or 0"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_name(name, value, part):
+    with pytest.raises(BadEnvironment) as caught:
+        env.read({name: value})
+    assert name in str(caught.value)
+    assert part in str(caught.value)
+
+
+def test_loopback_of_either_family_is_accepted():
+    assert env.read({"PORTAL_HTTP_ADDRESS": "::1", "PORTAL_HTTP_PORT": "81"}).origin == "http://[::1]:81"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://portal:p%40ss@db.example.org:5433/portal?sslmode=require",
+        "postgresql://portal@/portal?host=%2Frun%2Fpg&port=5432",
+    ],
+)
+def test_a_database_url_survives_a_round_trip(url):
+    assert env.parse_database_url(url).url() == url
+
+
+def test_a_password_is_decoded():
+    assert env.parse_database_url("postgres://u:a%2Fb@h/n").password == "a/b"
+
+
+def test_egress_takes_networks_addresses_and_names():
+    found = env.read({"PORTAL_EGRESS_ALLOW": "10.0.0.0/8, 127.0.0.1 hooks.example.org"})
+    assert found.egress_allow == ("10.0.0.0/8", "127.0.0.1", "hooks.example.org")
+
+
+def test_a_short_data_folder_holds_its_own_sockets():
+    assert Home(root=Path("/srv/portal")).run == Path("/srv/portal/run")
+
+
+def test_sockets_of_a_long_data_folder_are_elsewhere_and_each_folder_has_its_own(monkeypatch):
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    first, second = Home(root=Path("/srv") / ("x" * 90)), Home(root=Path("/srv") / ("y" * 90))
+    assert first.run != second.run
+    assert len(str(first.run)) + 1 + LONGEST_SOCKET_NAME <= LONGEST_SOCKET_PATH

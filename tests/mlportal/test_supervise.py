@@ -1,0 +1,141 @@
+"""The supervisor, with real processes that do nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mlportal.processes import started_ticks
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("first", "second", "third")
+
+
+class Stack:
+    """A running fake_stack.py and what it has said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output = folder / "output"
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("fake_stack.py")), str(folder)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"},
+            stdout=self.output.open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def wait(self, what, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < deadline, self.said()
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.02)
+        return found
+
+    def pid(self, name):
+        file = self.folder / f"{name}.pid"
+        return int(file.read_text().split()[0]) if file.exists() and file.read_text() else None
+
+    def pids(self):
+        return {name: self.pid(name) for name in NAMES}
+
+    def lines(self, file):
+        return (self.folder / file).read_text().split() if (self.folder / file).exists() else []
+
+
+def gone(pid):
+    return started_ticks(pid) is None
+
+
+@pytest.fixture
+def stack(tmp_path):
+    found = Stack(tmp_path)
+    yield found
+    if found.process.poll() is None:
+        found.process.kill()
+    found.process.wait()
+
+
+@pytest.fixture
+def ready(stack):
+    stack.wait(lambda: "all ready" in stack.said())
+    return stack
+
+
+def test_programs_start_when_what_they_need_is_ready(ready):
+    assert ready.lines("started") == ["first", "second", "third"]
+
+
+def test_each_has_a_session_of_its_own_and_is_noted_beyond_doubt(ready):
+    noted = {entry["name"]: entry for entry in json.loads((ready.folder / "processes.json").read_text())}
+    for name in NAMES:
+        pid, session = map(int, (ready.folder / f"{name}.pid").read_text().split())
+        assert session == pid
+        assert (noted[name]["pid"], noted[name]["started_ticks"]) == (pid, started_ticks(pid))
+
+
+def test_ctrl_c_stops_all_in_reverse_order_and_leaves_nothing(ready):
+    pids = ready.pids()
+    ready.process.send_signal(signal.SIGINT)
+    assert ready.process.wait(10) == 0, ready.said()
+    assert ready.lines("stopped") == ["third", "second", "first"]
+    assert all(gone(pid) for pid in pids.values())
+    assert not (ready.folder / "processes.json").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_program_starts_again_and_the_line_says_so(ready, name):
+    before = ready.pids()
+    os.kill(before[name], signal.SIGKILL)
+    ready.wait(lambda: ready.pid(name) not in {None, before[name]})
+    after = ready.pids()
+    assert {other: after[other] for other in NAMES if other != name} == {
+        other: before[other] for other in NAMES if other != name
+    }
+    said = [line for line in ready.said().splitlines() if "starts again" in line]
+    assert len(said) == 1
+    assert name in said[0]
+    assert "SIGKILL" in said[0]
+
+
+def test_a_program_that_cannot_run_is_tried_later_and_later_and_its_last_words_are_shown(tmp_path):
+    (tmp_path / "first.fails").touch()
+    stack = Stack(tmp_path)
+    try:
+        stack.wait(lambda: "starts again in 2 s" in stack.said())
+        assert "starts again in 1 s" in stack.said()
+        assert "first cannot go on" in stack.said()
+        assert stack.lines("started") == []  # the others wait for it
+        (tmp_path / "first.fails").unlink()
+        stack.wait(lambda: "all ready" in stack.said())
+    finally:
+        stack.process.send_signal(signal.SIGTERM)
+        assert stack.process.wait(10) == 0
+
+
+def test_killing_the_supervisor_leaves_no_program(ready):
+    pids = ready.pids()
+    ready.process.kill()
+    ready.process.wait()
+    deadline = time.monotonic() + 5
+    while not all(gone(pid) for pid in pids.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_stopping_while_a_program_waits_for_its_next_try_is_quick(tmp_path):
+    (tmp_path / "first.fails").touch()
+    stack = Stack(tmp_path)
+    stack.wait(lambda: "starts again in 2 s" in stack.said())
+    begun = time.monotonic()
+    stack.process.send_signal(signal.SIGINT)
+    assert stack.process.wait(10) == 0
+    assert time.monotonic() - begun < 1.5
