@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import hashlib
-import json
 import os
 import platform
 import shutil
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Final
 from localkube.node.sandbox import Bind, system_binds
 
 PATH: Final = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FORMAT: Final = "2"
+_FORMAT: Final = "3"
 """Part of every content hash; raise it when the way of building changes."""
 _PASSED_ON: Final = (
     "UV_",
@@ -137,56 +137,70 @@ class Images:
         """The image, built first when the cache lacks it. Raises ImageError."""
         source = self.source(reference)
         content = _content_hash(source)
-        place = self._cache / content
-        if not (place / "ready").exists():
-            self._cache.mkdir(parents=True, exist_ok=True)
-            async with self._building.setdefault(content, asyncio.Lock()), _file_lock(self._cache / f"{content}.lock"):
-                if not (place / "ready").exists():
-                    await self._build(source, place, progress)
+        place = await self._made(content, lambda work: self._build(source, work / "venv", progress))
         base = Path(sys.base_prefix)
         library_cache = _LIBRARIES
         if base != Path("/usr") and any(base.glob("lib/libpython3*.so*")):  # noqa: ASYNC240 - one folder
             library_cache = await self._library_cache(base)
         return Image(reference, f"sha256:{content}", place / "venv", base, library_cache, source.command)
 
-    async def _build(self, source: Source, place: Path, progress: Progress) -> None:
-        work = place.with_name(f"{place.name}.build-{os.getpid()}")
-        for leftover in place.parent.glob(f"{place.name}.build-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        venv = work / "venv"
-        venv.mkdir(parents=True)
-        wanted = sum(1 for line in source.requirements.read_text().splitlines() if line[:1].isalnum())
-        uv = find_uv()
-        if uv is None:
-            raise ImageError(f'failed to build image "{source.reference}": the program uv is missing: pip install uv')
+    async def _made(self, key: str, fill: Callable[[Path], Awaitable[None]]) -> Path:
+        """A folder of the cache, filled if it is not there; half-filled ones never show."""
+        place = self._cache / key
+        if (place / "ready").exists():
+            return place
+        self._cache.mkdir(parents=True, exist_ok=True)
+        async with self._building.setdefault(key, asyncio.Lock()), _file_lock(self._cache / f"{key}.lock"):
+            if (place / "ready").exists():
+                return place
+            for leftover in self._cache.glob(f"{key}.build-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            work = self._cache / f"{key}.build-{os.getpid()}"
+            try:
+                (work / "venv").mkdir(parents=True)
+                await fill(work)
+                (work / "ready").touch()
+                shutil.rmtree(place, ignore_errors=True)
+                work.rename(place)
+            finally:
+                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+        return place
+
+    async def _build(self, source: Source, venv: Path, progress: Progress) -> None:
+        """The requirements are a layer of their own, so that a change of the portal's package builds in a moment."""
+        key = f"layer-{_hash_of(source.requirements)}"
+        base = await self._made(key, lambda work: self._install(source, work / "venv", progress))
+        link = functools.partial(shutil.copytree, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+        await asyncio.to_thread(link, base / "venv", venv)
+        packages = next(venv.glob("lib/python3*/site-packages"))  # noqa: ASYNC240 - one folder
+        for package in source.packages:
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, packages / package.name, ignore=ignore, dirs_exist_ok=True)
+        if source.entrypoint:
+            target = venv / "bin" / "mlportal-entrypoint"
+            shutil.copyfile(source.entrypoint, target)
+            target.chmod(0o755)
+        if source.packages:
+            names = " ".join(f"{packages.relative_to(venv)}/{package.name}" for package in source.packages)
+            await self._run(source, f"cd /opt/venv && bin/python -m compileall -q {names}", venv, lambda: None)
+
+    async def _install(self, source: Source, venv: Path, progress: Progress) -> None:
+        lines = source.requirements.read_text().splitlines()
+        elsewhere = ("== 'win32'", "== 'darwin'")
+        wanted = sum(1 for line in lines if line[:1].isalnum() and not line.endswith(elsewhere))
         script = (
             "set -e\n/opt/uv venv -q --allow-existing --python /opt/python/bin/python3 /opt/venv\n"
             "/opt/uv pip install -q --no-build --compile-bytecode --python /opt/venv/bin/python"
-            " -r /opt/requirements.txt\n"
+            " -r /opt/requirements.txt\nrm -rf /opt/venv/.cache\n"
         )
+        await self._run(source, script, venv, lambda: progress(_count(venv, wanted)))
+
+    async def _run(self, source: Source, script: str, venv: Path, tick: Callable[[], None]) -> None:
+        uv = find_uv()
+        if uv is None:
+            raise ImageError(f'failed to build image "{source.reference}": the program uv is missing: pip install uv')
         binds = [Bind(uv, "/opt/uv"), Bind(str(source.requirements), "/opt/requirements.txt")]
         binds += [Bind(str(venv), "/opt/venv", read_only=False), Bind(sys.base_prefix, "/opt/python")]
-        try:
-            await self._run(source, script, binds, lambda: progress(_count(venv, wanted)))
-            packages = next(venv.glob("lib/python3*/site-packages"))
-            for package in source.packages:
-                ignore = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(package, packages / package.name, ignore=ignore, dirs_exist_ok=True)
-            if source.entrypoint:
-                target = venv / "bin" / "mlportal-entrypoint"
-                shutil.copyfile(source.entrypoint, target)
-                target.chmod(0o755)
-            if source.packages:
-                names = " ".join(f"{packages.relative_to(venv)}/{package.name}" for package in source.packages)
-                await self._run(source, f"cd /opt/venv && bin/python -m compileall -q {names}", binds, lambda: None)
-            shutil.rmtree(venv / ".cache", ignore_errors=True)
-            (work / "ready").write_text(json.dumps({"reference": source.reference}))
-            shutil.rmtree(place, ignore_errors=True)
-            work.rename(place)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-
-    async def _run(self, source: Source, script: str, binds: list[Bind], tick: Callable[[], None]) -> None:
         env = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         if "PIP_INDEX_URL" in os.environ:
             env.setdefault("UV_DEFAULT_INDEX", os.environ["PIP_INDEX_URL"])
@@ -225,7 +239,8 @@ class Images:
             return cache
         work = place.with_name(f"{place.name}.{os.getpid()}")
         work.mkdir(parents=True, exist_ok=True)
-        (work / "ld.so.conf").write_text("include /etc/ld.so.conf\n/opt/python/lib\n")
+        # First, because the distribution may have a libpython of the same name.
+        (work / "ld.so.conf").write_text("/opt/python/lib\ninclude /etc/ld.so.conf\n")
         binds = [Bind(str(base), "/opt/python"), Bind(str(work), "/opt/out", read_only=False)]
         script = "$(command -v ldconfig) -X -f /opt/out/ld.so.conf -C /opt/out/ld.so.cache"
         process = await asyncio.create_subprocess_exec(
@@ -264,15 +279,19 @@ def find_uv() -> str | None:
     return str(beside) if beside.exists() else shutil.which("uv")
 
 
-def _content_hash(source: Source) -> str:
+def _hash_of(*files: Path, relative_to: Path | None = None) -> str:
     digest = hashlib.sha256(f"{_FORMAT} {sys.version} {platform.machine()}".encode())
-    files = [source.requirements, *([source.entrypoint] if source.entrypoint else [])]
-    for package in source.packages:
-        files += sorted(path for path in package.rglob("*.py"))
     for path in files:
-        digest.update(f"\0{path.relative_to(source.folder)}\0".encode())
+        digest.update(f"\0{path.relative_to(relative_to or path.parent)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _content_hash(source: Source) -> str:
+    files = [source.requirements, *([source.entrypoint] if source.entrypoint else [])]
+    for package in source.packages:
+        files += sorted(package.rglob("*.py"))
+    return _hash_of(*files, relative_to=source.folder)
 
 
 def _count(venv: Path, wanted: int) -> str:
