@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -68,6 +69,10 @@ def main() -> int:
     options = _parser().parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     config = _config(options)
+    # Pods run as other users and enter folders below the home; the home itself is closed to everybody else.
+    os.umask(0o022)
+    config.home.mkdir(parents=True, exist_ok=True)
+    config.home.chmod(0o700)
     try:
         asyncio.run(_serve(config, NoNode() if options.no_node else Kubelet()))
     except ConfigError as error:
