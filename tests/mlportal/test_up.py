@@ -1,0 +1,249 @@
+"""`python -m mlportal up` as a person meets it: real processes, one data folder, one terminal."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from mlportal.processes import MARK, all_pids, started_ticks
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("up")]
+PROCESSES = {"postgres", "redis", "caddy", "localkube", "web", "worker", "control"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Portal:
+    """One data folder; `start` and `stop` as often as a test likes."""
+
+    def __init__(self, home):
+        self.home = home
+        self.port = free_port()
+        self.process = None
+        self.terminal = home.parent / "terminal"
+
+    def run(self, **changes):
+        """Start without waiting."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PORTAL_")}
+        for name in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"):
+            environ.pop(name, None)
+        environ |= {"PORTAL_HOME": str(self.home), "PORTAL_HTTP_PORT": str(self.port)}
+        environ |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", **changes}
+        return subprocess.Popen(
+            [sys.executable, "-m", "mlportal", "up"],
+            env=environ,
+            cwd=ROOT,
+            stdout=self.terminal.open("wb"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def refused(self, **changes):
+        """Start, expecting an end; gives the exit status and what was said."""
+        process = self.run(**changes)
+        return process.wait(60), self.said()
+
+    def start(self, **changes):
+        self.process = self.run(**changes)
+        self.wait(lambda: "Ctrl-C stops everything" in self.said(), 90)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(60) == 0, self.said()
+
+    def wait(self, what, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < deadline, self.said()
+            assert self.process.poll() is None, self.said()
+            time.sleep(0.05)
+        return found
+
+    def said(self):
+        return self.terminal.read_text()
+
+    def noted(self):
+        return {entry["name"]: entry["pid"] for entry in json.loads(self.run_folder("processes.json").read_text())}
+
+    def run_folder(self, name):
+        from mlportal.paths import Home
+
+        return Home(root=self.home).run / name
+
+    def status(self, path="/livez"):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+    def leftovers(self):
+        """Processes that work for this folder, sockets in it, mounts below it."""
+        found = [pid for pid in all_pids() if started_ticks(pid) is not None and self._works_here(pid)]
+        sockets = [path for path in self.home.rglob("*") if path.is_socket()]
+        mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.home) in line]
+        return found, sockets, mounts
+
+    def _works_here(self, pid):
+        try:
+            about = Path(f"/proc/{pid}/cmdline").read_bytes() + b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"{MARK}={self.home}\0".encode() in about or f"{self.home}/".encode() in about.split(b"\0PATH=")[0]
+
+
+@pytest.fixture(scope="module")
+def folder():
+    made = Path(tempfile.mkdtemp(prefix="mlp-up-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def portal(folder):
+    found = Portal(folder / "home")
+    found.start()
+    yield found
+    if found.process.poll() is None:
+        found.process.send_signal(signal.SIGINT)
+        found.process.wait(60)
+
+
+def test_the_first_start_gives_address_name_and_a_password_once(portal):
+    said = portal.said()
+    assert f"http://127.0.0.1:{portal.port}/" in said
+    assert re.search(r"Name +admin", said)
+    password = re.search(r"Password +(\S+)", said).group(1)
+    assert len(password) >= 12
+    assert portal.status() == 200
+    for file in (portal.home / "log").iterdir():
+        assert password not in file.read_text(errors="replace")
+    assert not (portal.home / "secrets" / "first-password").exists()
+
+
+def test_every_process_has_a_session_of_its_own(portal):
+    noted = portal.noted()
+    assert set(noted) == PROCESSES
+    assert all(os.getsid(pid) == pid for pid in noted.values())
+
+
+def test_nothing_in_the_data_folder_is_open_to_others(portal):
+    open_to_others = [
+        path
+        for path in [portal.home, *portal.home.rglob("*")]
+        if not path.is_symlink() and path.parent in {portal.home.parent, portal.home} and path.stat().st_mode & 0o077
+    ]
+    assert [path for path in open_to_others if path.is_dir()] == []
+    assert (portal.home / "secrets" / "portal.json").stat().st_mode & 0o777 == 0o600
+    for socket_file in (path for path in portal.home.rglob("*") if path.is_socket()):
+        assert socket_file.stat().st_mode & 0o077 == 0 or socket_file.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_second_start_says_that_one_is_running_and_where(portal):
+    second = Portal(portal.home)
+    second.terminal = portal.home.parent / "second"
+    code, said = second.refused()
+    assert code == 1
+    assert f"http://127.0.0.1:{portal.port} (process {portal.process.pid})" in said
+    assert portal.status() == 200
+
+
+def test_a_taken_port_names_its_holder_and_nothing_is_half_made(portal, folder):
+    other = Portal(folder / "other")
+    other.port = portal.port
+    other.terminal = folder / "other-terminal"
+    code, said = other.refused()
+    assert code == os.EX_UNAVAILABLE
+    assert f"process {portal.noted()['caddy']}" in said
+    assert f"PORTAL_HTTP_PORT={portal.port + 1} make up" in said
+    assert not (other.home / "pg").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "part"),
+    [
+        ({"PORTAL_HTTP_ADDRESS": "0.0.0.0"}, os.EX_USAGE, "HTTPS"),
+        ({"PORTAL_HTTP_PORT": "many"}, os.EX_USAGE, "PORTAL_HTTP_PORT"),
+        ({"PORTAL_CLUSTER": "/nowhere"}, os.EX_USAGE, "PORTAL_CLUSTER"),
+        ({"PORTAL_HOME": "/proc/portal"}, os.EX_CANTCREAT, "PORTAL_HOME"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_in_one_line(folder, changes, code, part):
+    refused = Portal(folder / "never")
+    refused.terminal = folder / "never-terminal"
+    found, said = refused.refused(**changes)
+    assert found == code
+    assert part in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["redis", "caddy", "web", "worker", "control", "postgres"])
+def test_a_killed_process_comes_back(portal, name):
+    before = portal.noted()
+    os.kill(before[name], signal.SIGKILL)
+    portal.wait(lambda: portal.noted().get(name) not in {None, before[name]})
+    portal.wait(lambda: portal.status("/readyz") == 200)
+    assert re.search(rf"↻ {name} .*SIGKILL", portal.said())
+
+
+def test_ctrl_c_leaves_nothing_and_the_next_start_needs_no_preparation(portal):
+    portal.stop()
+    assert portal.leftovers() == ([], [], [])
+    portal.start()
+    said = portal.said()
+    assert "Password" not in said
+    assert portal.status() == 200
+
+
+def test_after_everything_was_killed_the_next_start_recovers(portal):
+    victims = [portal.process.pid, *portal.noted().values()]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    portal.process.wait()
+    portal.start()
+    assert portal.status() == 200
+    portal.stop()
+    assert portal.leftovers() == ([], [], [])
+
+
+def test_a_data_folder_from_another_version_is_refused(portal, folder):
+    old = Portal(folder / "old")
+    old.home.mkdir()
+    (old.home / "version").write_text("0\n")
+    old.terminal = folder / "old-terminal"
+    code, said = old.refused()
+    assert code == os.EX_DATAERR
+    assert "another version" in said
+
+
+def test_a_long_data_folder_works_all_the_same(folder):
+    long = Portal(folder / ("long-" * 20) / "home")
+    long.home.parent.mkdir()
+    long.start()
+    try:
+        assert long.status() == 200
+        run = long.run_folder("")
+        assert not run.is_relative_to(long.home)
+        assert run.stat().st_mode & 0o777 == 0o700
+    finally:
+        long.stop()
+    assert list(run.iterdir()) == []
+    run.rmdir()
