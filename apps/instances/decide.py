@@ -230,8 +230,9 @@ def progress(
 ) -> dict[str, Any]:
     """Columns that follow the pod: identity, node, stages, events, and the deadline that each new stage renews."""
     values: dict[str, Any] = {}
-    if events:
-        values["last_events"] = merge_events(instance.last_events, events)
+    fresh = of_this_launch(instance, events)
+    if fresh:
+        values["last_events"] = merge_events(instance.last_events, fresh)
     if pod is None:
         return values
     same_pod = pod.uid == instance.pod_uid
@@ -258,11 +259,17 @@ def _moment(stamp: datetime, now: datetime) -> datetime:
     return now if abs((now - stamp).total_seconds()) <= 2 else stamp
 
 
+def of_this_launch(instance: Instance, events: Sequence[EventNote]) -> list[EventNote]:
+    """Without those of earlier launches: the pod's name, by which events are found, is always the same."""
+    since = instance.start_requested_at
+    return [note for note in events if since is None or note.time >= since.replace(microsecond=0)]
+
+
 def merge_events(known: Sequence[Mapping[str, Any]], events: Sequence[EventNote]) -> list[dict[str, Any]]:
     """The newest 20 of both, newest first; a repeated event of the cluster replaces its earlier count."""
-    rows = {(row["object"], row["reason"], row["message"]): dict(row) for row in known}
+    rows = {_event_key(row["object"], row["reason"], row["message"]): dict(row) for row in known}
     for note in events:
-        rows[(note.object_name, note.reason, note.message)] = {
+        rows[_event_key(note.object_name, note.reason, note.message)] = {
             "at": note.time.isoformat(),
             "reason": note.reason,
             "sentence": note.sentence,
@@ -272,6 +279,11 @@ def merge_events(known: Sequence[Mapping[str, Any]], events: Sequence[EventNote]
             "object": note.object_name,
         }
     return sorted(rows.values(), key=lambda row: str(row["at"]), reverse=True)[:MAX_EVENTS]
+
+
+def _event_key(about: str, reason: str, message: str) -> tuple[str, str, str]:
+    """What tells one line from another; the progress of a pull is one line that changes."""
+    return (about, reason, "" if reason == "Pulling" else message)
 
 
 # --- on the way down ---------------------------------------------------------------------------------------------
@@ -285,7 +297,8 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
             stay = _trouble(seen.error)
         return Decision(to=instance.state, reason=stay, again_s=LOOK_AGAIN_S[instance.state])
     pod = seen.pod
-    values = {"last_events": merge_events(instance.last_events, seen.events)} if seen.events else {}
+    fresh = of_this_launch(instance, seen.events)
+    values = {"last_events": merge_events(instance.last_events, fresh)} if fresh else {}
     if pod is not None or not seen.live:
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
             stay = Reason(code="node_lost", params={"node": pod.node or ""})

@@ -16,7 +16,7 @@ from apps.core import actors, reconciling
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
 from apps.instances import selectors
-from apps.instances.decide import Seen, current_reason, decide, merge_events, own_pod
+from apps.instances.decide import Seen, current_reason, decide, merge_events, of_this_launch, own_pod
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import LAUNCHED, InstanceState
@@ -78,7 +78,7 @@ def event_came(cluster_id: UUID, raw: Raw, labels: Mapping[str, str]) -> None:
     if instance is None or instance.state == S.DELETED:
         return
     note = observe_event(raw)
-    if instance.start_requested_at is not None and note.time < instance.start_requested_at.replace(microsecond=0):
+    if not of_this_launch(instance, (note,)):
         return
     transition(
         instance,
