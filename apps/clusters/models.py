@@ -131,3 +131,35 @@ class Installation(models.Model):
     def visible_to(cls, actor: Actor) -> Q:
         """Administrators only."""
         return EVERYTHING if actor.is_admin else NOTHING
+
+
+class Orphan(models.Model):
+    """An object in a cluster that carries this portal's labels and belongs to no row (failure F3).
+
+    Recorded when first seen, removed after a grace; the row stays as the record of it.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="orphans")
+    kind = models.CharField(_("kind"), max_length=60)
+    namespace = models.CharField(_("namespace"), max_length=63)
+    name = models.CharField(_("name"), max_length=253)
+    uid = models.CharField(max_length=60)
+    row_kind = models.CharField(max_length=40)
+    row_id = models.CharField(max_length=63)
+    first_seen_at = models.DateTimeField(_("first seen"))
+    removed_at = models.DateTimeField(_("removed"), null=True)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("orphaned object")
+        verbose_name_plural = _("orphaned objects")
+        constraints = [models.UniqueConstraint(fields=["cluster", "uid"], name="orphan_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Administrators only."""
+        return EVERYTHING if actor.is_admin else NOTHING

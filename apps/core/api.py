@@ -11,6 +11,8 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import Http404
 from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import exceptions, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -136,6 +138,13 @@ class PortalViewSet(ViewSet):
     item: ClassVar[type[serializers.Serializer[Any]]]
     lookup_value_regex = "[0-9a-fA-F-]{32,36}"
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """The OpenAPI document learns a subclass's items; a subclass that has its own list describes it itself."""
+        super().__init_subclass__(**kwargs)
+        if "item" in cls.__dict__:
+            described = {"list": _describe_list(cls), "retrieve": extend_schema(responses=cls.item)}
+            extend_schema_view(**{name: how for name, how in described.items() if name not in cls.__dict__})(cls)
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """After authentication: a token with scopes may do what they name and nothing else."""
         super().initial(request, *args, **kwargs)
@@ -190,19 +199,37 @@ class PortalViewSet(ViewSet):
         """What item serializers may need."""
         return {"request": self.request, "kind": self.kind, "actor": self.actor}
 
+    def prepare(self, rows: Sequence[Any]) -> None:
+        """Load what the items of these rows need beside them, in a fixed number of statements."""
+
     def answer(self, obj: Any, *, code: int = status.HTTP_200_OK) -> Response:
         """One item."""
+        self.prepare([obj])
         return Response(self.item(obj, context=self.context()).data, status=code)
 
     def list(self, request: Request) -> Response:
         """A page: ``items`` and ``next``, the cursor of the page after it or null."""
         found = listing.page(type(self).rows(self.actor), self.spec, request.query_params)
+        self.prepare(found.items)
         items = self.item(found.items, many=True, context=self.context()).data
         return Response({"items": items, "next": found.next})
 
     def retrieve(self, request: Request, pk: str) -> Response:
         """One item by id."""
         return self.answer(self.find(pk))
+
+
+def page_of(item: type[serializers.Serializer[Any]]) -> type[serializers.Serializer[Any]]:
+    """The form of a list of these items."""
+    fields = {"items": item(many=True), "next": serializers.CharField(allow_null=True), "__module__": __name__}
+    made: type[serializers.Serializer[Any]] = type(f"{item.__name__}Page", (serializers.Serializer,), fields)
+    return extend_schema_serializer(many=False)(made)
+
+
+def _describe_list(view: type[PortalViewSet]) -> Any:
+    names = [*view.spec.filters, "sort", "limit", "cursor"]
+    parameters = [OpenApiParameter(name, OpenApiTypes.STR, required=False) for name in names]
+    return extend_schema(parameters=parameters, responses=page_of(view.item))
 
 
 def idempotent_id(actor: Actor, kind: str, key: str | None) -> uuid.UUID:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
@@ -31,6 +32,7 @@ def check(text: str, *, field: str = "name") -> str:
     composed = unicodedata.normalize("NFC", text)
     if is_name(composed):
         return composed
+    detail: Any
     if not composed:
         detail = _("A name is needed.")
     elif len(composed) > MAX_LENGTH:

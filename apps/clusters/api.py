@@ -1,0 +1,135 @@
+"""REST for clusters. Everybody may know names and health; the rest is for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.clusters import checks, selectors, services
+from apps.clusters.models import Cluster, Exposure
+from apps.core.api import PortalViewSet, StatefulItem
+
+ADMIN_FIELDS = ("server", "ingress_class", "ingress_namespaces", "storage_class", "exposure", "user_namespaces")
+
+
+class ClusterItem(StatefulItem):
+    """A cluster. Its credentials are never shown; the fields that only administrators see are null for others."""
+
+    version = serializers.CharField()
+    embedded = serializers.BooleanField()
+    last_contact_at = serializers.DateTimeField(allow_null=True)
+    apps_domain = serializers.CharField()
+    apps_scheme = serializers.CharField()
+    apps_port = serializers.IntegerField()
+    server = serializers.CharField(allow_null=True)
+    exposure = serializers.CharField(allow_null=True)
+    ingress_class = serializers.CharField(allow_null=True)
+    ingress_namespaces = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    storage_class = serializers.CharField(allow_null=True)
+    user_namespaces = serializers.BooleanField(allow_null=True)
+    nodes = serializers.IntegerField(source="capacity.nodes")
+    nodes_ready = serializers.IntegerField(source="capacity.ready")
+    requested = serializers.DictField(child=serializers.IntegerField(), source="capacity.requested")
+    allocatable = serializers.DictField(child=serializers.IntegerField(), source="capacity.allocatable")
+
+    def to_representation(self, instance: Cluster) -> dict[str, Any]:
+        """Null instead of what others need not know."""
+        shown: dict[str, Any] = super().to_representation(instance)
+        return shown if self.context["actor"].is_admin else {**shown, **dict.fromkeys(ADMIN_FIELDS)}
+
+
+class ClusterChange(serializers.Serializer[Any]):
+    """How instances are reached and where volumes come from."""
+
+    apps_domain = serializers.CharField(required=False, max_length=200)
+    apps_scheme = serializers.ChoiceField(choices=["http", "https"], required=False)
+    apps_port = serializers.IntegerField(required=False)
+    exposure = serializers.ChoiceField(choices=Exposure.choices, required=False)
+    ingress_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
+    ingress_namespaces = serializers.ListField(child=serializers.CharField(max_length=63), required=False)
+    storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
+    user_namespaces = serializers.BooleanField(required=False)
+
+
+class ClusterForm(ClusterChange):
+    """A new cluster: a kubeconfig's text with one token or client certificate, and the domain of its instances."""
+
+    name = serializers.CharField(max_length=200, trim_whitespace=False)
+    kubeconfig = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    kube_context = serializers.CharField(required=False, max_length=253)
+    apps_domain = serializers.CharField(max_length=200)
+
+
+class CredentialsForm(serializers.Serializer[Any]):
+    """A kubeconfig's text."""
+
+    kubeconfig = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    kube_context = serializers.CharField(required=False, max_length=253)
+
+
+class FindingItem(serializers.Serializer[Any]):
+    """A line of the check."""
+
+    what = serializers.CharField()
+    result = serializers.ChoiceField(choices=["good", "missing", "note"])
+    detail = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class ClusterViewSet(PortalViewSet):
+    """Clusters."""
+
+    kind = "cluster"
+    rows = selectors.clusters
+    item = ClusterItem
+    spec = selectors.CLUSTER_LIST
+
+    def prepare(self, rows: Sequence[Cluster]) -> None:
+        """Sums of nodes in one statement."""
+        found = selectors.capacities(rows)
+        for row in rows:
+            row.capacity = found[row.pk]  # type: ignore[attr-defined]
+
+    @extend_schema(request=ClusterForm, responses={201: ClusterItem})
+    def create(self, request: Request) -> Response:
+        """Register a cluster."""
+        services.require_admin(self.actor)
+        data = self.read(ClusterForm, request)
+        context = data.pop("kube_context", None)
+        cluster = services.register(actor=self.actor, id=self.new_id(request), context=context, **data)
+        return self.answer(cluster, code=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ClusterChange, responses=ClusterItem)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change settings."""
+        cluster = self.find(pk)
+        services.update(actor=self.actor, cluster=cluster, **self.read(ClusterChange, request))
+        return self.answer(cluster)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Forget a cluster without queues; nothing in it is touched."""
+        services.remove(actor=self.actor, cluster=self.find(pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=CredentialsForm, responses=ClusterItem)
+    @action(detail=True, methods=["post"])
+    def credentials(self, request: Request, pk: str) -> Response:
+        """Give new credentials."""
+        cluster, data = self.find(pk), self.read(CredentialsForm, request)
+        context = data.pop("kube_context", None)
+        services.replace_credentials(actor=self.actor, cluster=cluster, context=context, **data)
+        return self.answer(cluster)
+
+    @extend_schema(responses=FindingItem(many=True))
+    @action(detail=True, methods=["get"])
+    def check(self, request: Request, pk: str) -> Response:
+        """Ask the cluster what is there and what is missing."""
+        services.require_admin(self.actor)
+        return Response(FindingItem(checks.check(self.find(pk)), many=True).data)

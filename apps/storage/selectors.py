@@ -1,0 +1,29 @@
+"""Volumes that an actor may see, joined for lists."""
+
+from __future__ import annotations
+
+from django.db.models import Q, QuerySet
+
+from apps.core.actors import Actor
+from apps.core.listing import ListSpec
+from apps.core.refs import named
+from apps.storage.models import Volume
+from apps.storage.states import VolumeState
+
+VOLUME_LIST = ListSpec(
+    filters={
+        "queue": lambda text: named(text, "queue"),
+        "state": lambda text: Q(state=text),
+        "kind": lambda text: Q(kind=text),
+        "owner": lambda text: Q(owner__username=text),
+        "name": lambda text: Q(name__icontains=text),
+    },
+    sorts={"name": "name", "created": "created_at", "size": "size_bytes"},
+    default_sort="name",
+)
+
+
+def volumes(actor: Actor) -> QuerySet[Volume]:
+    """Living volumes: one's own, and the data volumes of one's queues."""
+    rows: QuerySet[Volume] = Volume.objects.for_actor(actor)
+    return rows.exclude(state=VolumeState.DELETED).select_related("queue__cluster", "owner")

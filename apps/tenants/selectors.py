@@ -1,0 +1,68 @@
+"""What people may read of teams, people and queues, joined for lists."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q, QuerySet
+
+from apps.core.actors import Actor
+from apps.core.listing import ListSpec
+from apps.core.refs import named
+from apps.tenants.models import ApiToken, Membership, Queue, Team, User
+from apps.tenants.states import QueueState
+
+QUEUE_LIST = ListSpec(
+    filters={
+        "team": lambda text: named(text, "team"),
+        "cluster": lambda text: named(text, "cluster"),
+        "state": lambda text: Q(state=text),
+        "name": lambda text: Q(name__icontains=text),
+    },
+    sorts={"name": "name", "created": "created_at", "team": "team__name"},
+    default_sort="name",
+)
+TEAM_LIST = ListSpec(
+    filters={"name": lambda text: Q(name__icontains=text)},
+    sorts={"name": "name", "created": "created_at"},
+    default_sort="name",
+)
+USER_LIST = ListSpec(
+    filters={
+        "name": lambda text: Q(username__icontains=text),
+        "active": lambda text: Q(is_active=text == "yes"),
+        "admin": lambda text: Q(is_platform_admin=text == "yes"),
+    },
+    sorts={"name": "username", "created": "date_joined"},
+    default_sort="name",
+)
+
+
+def queues(actor: Actor) -> QuerySet[Queue]:
+    """Living queues of the actor's teams."""
+    rows: QuerySet[Queue] = Queue.objects.for_actor(actor)
+    return rows.exclude(state=QueueState.DELETED).select_related("team", "cluster")
+
+
+def teams(actor: Actor) -> QuerySet[Team]:
+    """The actor's teams with how many members and living queues they have."""
+    rows: QuerySet[Team] = Team.objects.for_actor(actor)
+    return rows.annotate(
+        member_count=Count("memberships", distinct=True),
+        queue_count=Count("queues", filter=~Q(queues__state=QueueState.DELETED), distinct=True),
+    )
+
+
+def members(team: Team) -> QuerySet[Membership]:
+    """The team's members by name; for whoever may see the team."""
+    rows: QuerySet[Membership] = Membership.objects.as_system().filter(team=team)
+    return rows.select_related("user").order_by("user__username")
+
+
+def users(actor: Actor) -> QuerySet[User]:
+    """Everybody for administrators, one's team mates for others."""
+    return User.objects.for_actor(actor)
+
+
+def tokens(actor: Actor) -> QuerySet[ApiToken]:
+    """The actor's own tokens, newest first."""
+    rows: QuerySet[ApiToken] = ApiToken.objects.for_actor(actor)
+    return rows.order_by("-created_at")
