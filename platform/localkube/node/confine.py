@@ -2,7 +2,7 @@
 
 Only the standard library and no import after the start, for the reason that agent.py gives.
 """
-# ruff: noqa: PTH101, PTH102, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, S103, S606
+# ruff: noqa: PTH101, PTH102, PTH106, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, S103, S606
 # Plain os calls keep the import of the agent small; a world-writable tun device is what makes pasta work.
 
 import ctypes
@@ -71,6 +71,8 @@ def stage(entries: list[dict[str, Any]], directory: str, target: str) -> None:
             )
             if done.returncode:
                 raise OSError(errno.EIO, f"mounting volume {entry['source']}: {done.stderr.strip()}")
+            if os.path.isdir(f"{place}/lost+found"):
+                os.rmdir(f"{place}/lost+found")  # of a new file system; it would only puzzle the volume's owner
             os.chown(place, entry["uid"], entry["uid"])
         else:
             mount(entry["source"], place, None, _MS_BIND | _MS_REC)

@@ -17,8 +17,10 @@ from localkube.node import execs, fields, limits, logs
 from localkube.node.agents import Agent
 from localkube.node.context import HOST_ADDRESS, Context, Timing
 from localkube.node.images import Images
+from localkube.node.ingress import Ingresses
 from localkube.node.network import Network
 from localkube.node.prerequisites import NodeError, check_machine
+from localkube.node.services import Services
 from localkube.node.volumes import VolumeError, Volumes, loop_devices_work
 from localkube.node.worker import Worker
 from localkube.runtime import ExecSession
@@ -41,7 +43,8 @@ class Kubelet:
         self._context: Context | None = None
         self._workers: dict[str, Worker] = {}
         self._unsubscribe: list[Callable[[], None]] = []
-        self._stopping = False
+        self._services: Services | None = None
+        self._ingresses: Ingresses | None = None
         self._refreshing: set[asyncio.Task[None]] = set()
 
     @property
@@ -76,18 +79,26 @@ class Kubelet:
             ("persistentvolumes", self._on_volume),
         ):
             self._unsubscribe.append(store.subscribe(resource, callback))
+        self._services = Services(store, self._context.network, self.dial)
+        await self._services.start()
+        if config.caddy_admin:
+            self._ingresses = Ingresses(store, self._services, config.caddy_admin)
+            self._ingresses.start()
         for pod in list(store.iterate("pods")):
             self._on_pod("ADDED", pod)
 
     async def stop(self) -> None:
         """End all pods, each within its own grace period, then everything else. Tasks that never restart fail."""
-        self._stopping = True
+        if self._ingresses:
+            await self._ingresses.stop()
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         for worker in self._workers.values():
             worker.ending.ask("shutdown", float(worker.pod["spec"].get("terminationGracePeriodSeconds", 30)))
         await asyncio.gather(*(worker.task for worker in self._workers.values()), return_exceptions=True)
         await asyncio.gather(*self._refreshing, return_exceptions=True)
+        if self._services:
+            await self._services.stop()
         if self._context:
             await self._context.limits.close()
 
@@ -160,7 +171,11 @@ class Kubelet:
         if worker:
             worker.changed(pod)
         elif pod["spec"].get("nodeName") == self.context.node_name:
-            self._workers[uid] = Worker(self.context, pod, lambda: None)
+            self._workers[uid] = Worker(self.context, pod, self._on_ready)
+
+    def _on_ready(self) -> None:
+        if self._ingresses:
+            self._ingresses.nudge()
 
     async def _forget(self, worker: Worker) -> None:
         await asyncio.wait({worker.task})
