@@ -9,6 +9,7 @@ from typing import Final
 from localkube.pods import containers, qos_class
 from localkube.quantity import canonical
 from localkube.status import ApiError, Object
+from localkube.store import now
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
@@ -227,6 +228,38 @@ def _network_policy(obj: Object) -> None:
     spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
 
 
+def _definition(obj: Object) -> None:
+    """A CustomResourceDefinition is served as soon as it is stored, and says so."""
+    spec = obj.get("spec") or {}
+    names = spec.get("names")
+    if not isinstance(names, dict) or not names.get("kind"):
+        return
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", names["kind"] + "List")
+    if "conditions" in obj.setdefault("status", {}):
+        return
+    obj["status"] = {
+        "conditions": [
+            {
+                "type": "NamesAccepted",
+                "status": "True",
+                "lastTransitionTime": now(),
+                "reason": "NoConflicts",
+                "message": "no conflicts found",
+            },
+            {
+                "type": "Established",
+                "status": "True",
+                "lastTransitionTime": now(),
+                "reason": "InitialNamesAccepted",
+                "message": "the initial names have been accepted",
+            },
+        ],
+        "acceptedNames": names,
+        "storedVersions": [v["name"] for v in spec.get("versions") or () if v.get("storage")],
+    }
+
+
 _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
     "namespaces": _namespace,
     "pods": _pod,
@@ -242,6 +275,7 @@ _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
     "storageclasses": _storage_class,
     "priorityclasses": _priority_class,
     "networkpolicies": _network_policy,
+    "customresourcedefinitions": _definition,
 }
 
 

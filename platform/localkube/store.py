@@ -305,20 +305,19 @@ class Store:
         else:
             metadata.pop("finalizers", None)
         kept = bool(finalizers) or (resource == "namespaces" and bool(stored.get("spec", {}).get("finalizers")))
+        gone = not grace and not kept
+        until = datetime.now(UTC) + timedelta(seconds=grace)
+        fresh = not metadata.get("deletionTimestamp")
+        if fresh or grace < metadata.get("deletionGracePeriodSeconds", 0):
+            metadata["deletionTimestamp"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
+            metadata["deletionGracePeriodSeconds"] = grace
+        if fresh and kind.generation:
+            metadata["generation"] = metadata.get("generation", 1) + 1
         if dry_run:
             return obj
-        if not grace and not kept:
+        if gone:
             self._commit("DELETED", resource, obj, stored)
             return copy(obj)  # type: ignore[no-any-return]
-        until = datetime.now(UTC) + timedelta(seconds=grace)
-        if not metadata.get("deletionTimestamp"):
-            metadata["deletionTimestamp"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-            metadata["deletionGracePeriodSeconds"] = grace
-            if kind.generation:
-                metadata["generation"] = metadata.get("generation", 1) + 1
-        elif grace < metadata.get("deletionGracePeriodSeconds", 0):
-            metadata["deletionTimestamp"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-            metadata["deletionGracePeriodSeconds"] = grace
         if resource == "namespaces":
             obj.setdefault("status", {})["phase"] = "Terminating"
         if obj != stored:

@@ -26,10 +26,16 @@ class VolumeController(Controller):
     name = _COMPONENT
 
     def watch(self) -> None:
-        self.follow("persistentvolumeclaims", key_of)
+        self.follow("persistentvolumeclaims", self._on_claim)
         self.follow("persistentvolumes", self._on_volume)
         self._unsubscribe.append(self.store.subscribe("pods", self._on_pod))
         self._unsubscribe.append(self.store.subscribe("storageclasses", self._on_class))
+
+    def _on_claim(self, event_type: str, claim: Object) -> Hashable | None:
+        volume = claim["spec"].get("volumeName")
+        if event_type == "DELETED" and volume:
+            return "", volume
+        return key_of(event_type, claim)
 
     def _on_volume(self, _event_type: str, volume: Object) -> Hashable | None:
         ref = volume["spec"].get("claimRef")
