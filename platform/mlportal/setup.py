@@ -100,11 +100,10 @@ def _on_path(file: str) -> bool:
 
 
 def virtual_environment(*, dev: bool) -> None:
-    """The virtual environment, exactly as pinned. One for tests also serves for running."""
+    """The virtual environment, exactly as pinned. One for tests also serves for running, and stays one for tests."""
+    dev = dev or (STAMPS / "python-dev").is_file()
     files = [ROOT / "requirements.txt", *([ROOT / "requirements-dev.txt"] if dev else [])]
     key = digest([ROOT / "requirements.txt", ROOT / "requirements-dev.txt"], sys.version, str(VENV))
-    if (STAMPS / "python-dev").is_file() and (STAMPS / "python-dev").read_text() == key:
-        return
     stamp = STAMPS / ("python-dev" if dev else "python")
     if stamp.is_file() and stamp.read_text() == key:
         return
