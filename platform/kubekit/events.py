@@ -137,8 +137,14 @@ def observe_event(raw: Mapping[str, Any]) -> EventNote:
 
 
 def observe_events(raws: Iterable[Mapping[str, Any]]) -> tuple[EventNote, ...]:
-    """Events in order of time; equal times keep the order given."""
-    return tuple(sorted(map(observe_event, raws), key=lambda note: note.time))
+    """Events in order of time, and within one second (most have no fractions) in the order they were stored."""
+    rows = sorted(((observe_event(raw), _version(raw)) for raw in raws), key=lambda row: (row[0].time, row[1]))
+    return tuple(note for note, _ in rows)
+
+
+def _version(raw: Mapping[str, Any]) -> int:
+    text = str((raw.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0
 
 
 def stages(pod: PodObservation, events: Sequence[EventNote] = ()) -> tuple[Stage, ...]:

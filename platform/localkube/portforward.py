@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -49,7 +50,10 @@ def _ports(request: web.BaseRequest) -> list[int]:
 
 def _failure(pod: Object, port: int, error: OSError) -> bytes:
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    return f"error forwarding port {port} to pod {name}, uid {uid}: {error.strerror or error}".encode()
+    # asyncio's own text names the address but not the reason; the kubelet's ends with the system's words.
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    cause = f"dial tcp4 127.0.0.1:{port}: connect: {reason}"
+    return f"error forwarding port {port} to pod {name}, uid {uid}: {cause}".encode()
 
 
 class _Channels:
@@ -153,7 +157,9 @@ class _Tunnel:
                 await connection.inbox.put(frame.data)
             if frame.flags & spdy.FIN:
                 await connection.inbox.put(b"")
-        elif frame.kind == spdy.RST_STREAM and (connection := self._by_data.pop(frame.stream, None)) and connection.task:
+        elif (
+            frame.kind == spdy.RST_STREAM and (connection := self._by_data.pop(frame.stream, None)) and connection.task
+        ):
             connection.task.cancel()
 
     async def _open(self, frame: spdy.Frame) -> None:

@@ -412,6 +412,17 @@ CASES = (
         params={"image": "mlportal/python:1"},
     ),
     Case(
+        "the image is not found (told behind the back-off)",
+        "image_not_found",
+        "fix_image",
+        waiting(
+            "ImagePullBackOff",
+            'Back-off pulling image "nope/nope:1": ErrImagePull: rpc error: code = NotFound desc = failed to pull and '
+            'unpack image "docker.io/nope/nope:1": docker.io/nope/nope:1: not found',
+        ),
+        events=(raw_event("Failed", "Error: ErrImagePull"), raw_event("Failed", "Error: ImagePullBackOff")),
+    ),
+    Case(
         "the image is not allowed",
         "image_denied",
         "fix_image_access",

@@ -21,7 +21,6 @@ from kubekit.credentials import Credentials, parse_kubeconfig
 from kubekit.errors import (
     AlreadyExists,
     Conflict,
-    Forbidden,
     Invalid,
     NamespaceTerminating,
     NotFound,
@@ -210,13 +209,6 @@ class Conformance:
         with pytest.raises(NotFound) as caught:
             cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "nowhere"}})
         assert caught.value.details["kind"] == "namespaces"
-
-    def test_a_privileged_pod_is_refused_by_pod_security(self, cluster: Cluster, team: QueueSpec) -> None:
-        pod = task.task_pod(attempt(team))
-        pod["spec"]["hostNetwork"] = True
-        with pytest.raises(Forbidden) as caught:
-            cluster.create(pod)
-        assert caught.value.code == "pod_security"
 
     async def test_list_watch_follows_over_the_end_of_its_watch(
         self, cluster: Cluster, streams: Streams, team: QueueSpec

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubekit.conformance import Conformance
+from kubekit.build import task
+from kubekit.client import Cluster
+from kubekit.errors import Forbidden
+from kubekit.specs import QueueSpec
+from tests.kubekit.conformance import Conformance, attempt
 
 
 @pytest.mark.cluster
@@ -16,3 +20,10 @@ class TestRealCluster(Conformance):
     @classmethod
     def kubeconfig(cls) -> str:
         return Path(os.environ["KUBECONFIG"]).read_text()
+
+    def test_a_privileged_pod_is_refused_by_pod_security(self, cluster: Cluster, team: QueueSpec) -> None:
+        pod = task.task_pod(attempt(team))
+        pod["spec"]["hostNetwork"] = True
+        with pytest.raises(Forbidden) as caught:
+            cluster.create(pod)
+        assert caught.value.code == "pod_security"

@@ -55,6 +55,20 @@ ENDINGS: Sequence[Ending] = (
         ("failed", "user", "volume_full"),
     ),
     Ending(
+        "shared memory full",
+        ended(exitCode=1, message="dd: error writing '/dev/shm/x': No space left on device"),
+        ("failed", "user", "shared_memory_full"),
+    ),
+    Ending(
+        "shared memory full (as PyTorch tells it)",
+        ended(
+            exitCode=1,
+            message="RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible "
+            "that dataloader's workers are out of shared memory.",
+        ),
+        ("failed", "user", "shared_memory_full"),
+    ),
+    Ending(
         "command missing",
         {
             **NEVER_RAN,
@@ -85,7 +99,7 @@ ENDINGS: Sequence[Ending] = (
     Ending(
         "time-out before its start",
         {**NEVER_RAN, "reason": "DeadlineExceeded"},
-        ("timed_out", "user", "deadline_exceeded"),
+        ("failed", "infra", "start_timeout"),
     ),
     Ending(
         "evicted: node low on memory",

@@ -70,6 +70,14 @@ def test_an_event_without_any_time_comes_first() -> None:
     assert [note.reason for note in observe_events([raw_event("B", ""), bare])] == ["A", "B"]
 
 
+def test_events_of_one_second_keep_the_order_in_which_they_were_stored() -> None:
+    rows = [
+        {**raw_event(reason, ""), "metadata": {"name": name, "resourceVersion": version}}
+        for reason, name, version in (("Started", "a", "12"), ("Created", "b", "9"), ("Pulled", "c", "8"))
+    ]
+    assert [note.reason for note in observe_events(rows)] == ["Pulled", "Created", "Started"]
+
+
 def seconds(pod: dict[str, Any], *events: dict[str, Any]) -> list[int | None]:
     return [row.at.second if row.at else None for row in stages(observe_pod(pod), observe_events(events))]
 

@@ -15,7 +15,7 @@ from kubekit.diagnose.model import Context, Finding
 from kubekit.diagnose.node import OWN_DISK_LIMIT, refused_by_node
 from kubekit.diagnose.program import start_failed
 from kubekit.diagnose.rules import diagnose
-from kubekit.diagnose.volume import FULL_VOLUME
+from kubekit.diagnose.volume import find_full
 from kubekit.events import EventNote
 from kubekit.names import ID
 from kubekit.observe import AttemptObservation, ClaimObservation, PodObservation
@@ -119,6 +119,9 @@ def _cut_short(observation: AttemptObservation) -> bool:
 def _deadline(observation: AttemptObservation) -> AttemptEnd | None:
     if observation.pod.reason != "DeadlineExceeded":
         return None
+    if not observation.started:
+        # The cluster counts from when a node takes the pod: a slow pull may use up all of it.
+        return _infra("start_timeout")
     return AttemptEnd(outcome="timed_out", retry_class="user", code="deadline_exceeded")
 
 
@@ -182,8 +185,9 @@ def _program(observation: AttemptObservation) -> AttemptEnd | None:
     code = observation.exit_code
     if code is None:
         return None
-    if FULL_VOLUME.search(observation.message):
-        return _user("volume_full", exit_code=code)
+    full = find_full(observation.message)
+    if full is not None:
+        return _user(full[0], exit_code=code, line=full[1])
     if observation.signal is not None:
         return _user("killed_by_signal", exit_code=code, signal=_signal_name(observation.signal))
     return _user("exit_code", exit_code=code)

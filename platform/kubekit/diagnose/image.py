@@ -20,6 +20,9 @@ _TEXTS = tuple(
          "registry_unreachable", "wait_or_tell_admin"),
     )
 )  # fmt: skip
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(?:: ErrImagePull)?(?:: )?')
+#: Events that only repeat the container's reason.
+_BARE = re.compile(r"Error: (?:ErrImagePull|ImagePullBackOff)|(?:ErrImagePull|ImagePullBackOff)")
 _PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
@@ -29,9 +32,10 @@ def image_trouble(context: Context) -> Finding | None:
     main = context.pod.main if context.pod is not None else None
     if main is None or main.state != "waiting" or main.reason not in _PULL_REASONS:
         return None
-    texts = [note.message for note in reversed(context.events) if note.reason in ("Failed", "ErrImageNeverPull")]
-    said = [main.message, *(text for text in texts if "pull" in text.lower() or "image" in text.lower())]
-    text = next((row for row in said if row and "Back-off" not in row), main.message)
+    # Kubelets put the cause behind "Back-off pulling image ...:", older ones only into an event.
+    told = [note.message for note in reversed(context.recent) if note.reason in ("Failed", "ErrImageNeverPull")]
+    said = [_BACK_OFF.sub("", main.message), *(_BACK_OFF.sub("", text) for text in told)]
+    text = next((row for row in said if row.strip() and not _BARE.fullmatch(row)), main.message)
     code, following = classify_pull(main.reason, text)
     return Finding(
         code=code, params={"image": context.image or main.image}, evidence=strip(text), next=following

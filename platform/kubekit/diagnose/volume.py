@@ -59,15 +59,29 @@ def volume_mount(context: Context) -> Finding | None:
     return Finding(code="volume_mount_failed", evidence=(note.message,), next="ask_admin")
 
 
-FULL_VOLUME = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|disk is full", re.IGNORECASE)
+_FULL = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|disk is full", re.IGNORECASE)
+_FULL_MEMORY = re.compile(r"/dev/shm|shared memory", re.IGNORECASE)  # noqa: S108 - a text to find
+#: What PyTorch says when its workers find /dev/shm full; the kernel itself only sends SIGBUS.
+_NO_SHARED_MEMORY = re.compile(r"out of shared memory|insufficient shared memory", re.IGNORECASE)
+
+
+def find_full(*texts: str) -> tuple[str, str] | None:
+    """(``volume_full`` or ``shared_memory_full``, the line that says so), from texts a program left behind."""
+    for line in (line.strip() for text in texts for line in text.splitlines()):
+        if _NO_SHARED_MEMORY.search(line):
+            return "shared_memory_full", excerpt(line)
+        if _FULL.search(line):
+            return ("shared_memory_full" if _FULL_MEMORY.search(line) else "volume_full"), excerpt(line)
+    return None
 
 
 def volume_full(context: Context) -> Finding | None:
+    """A program that stopped, or does not come up, because it could not write."""
     if context.pod is None or context.pod.ready:
         return None
     ended = ended_container(context)
-    for text in (ended.message if ended is not None else "", context.log_tail, *context.warnings()):
-        line = next((row for row in text.splitlines() if FULL_VOLUME.search(row)), None)
-        if line is not None:
-            return Finding(code="volume_full", evidence=(excerpt(line.strip()),), next="free_or_grow_volume")
-    return None
+    found = find_full(ended.message if ended is not None else "", context.log_tail, *context.warnings())
+    if found is None:
+        return None
+    code, line = found
+    return Finding(code=code, evidence=(line,), next="free_or_grow_volume" if code == "volume_full" else "bigger_size")
