@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from io import StringIO
+from pathlib import Path
 
 import django
 import psycopg
@@ -56,12 +57,21 @@ def _make_database(environment: Environment) -> None:
 
 def _bootstrap(environment: Environment) -> None:
     """Make the first records. A password goes to a file of mode 0600, not to the log: the supervisor shows it once."""
-    output = StringIO()
-    call_command("bootstrap", stdout=output)
-    for line in output.getvalue().splitlines():
-        if line.startswith(PASSWORD_LINE):
-            descriptor = os.open(environment.home.first_password, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    call_command("bootstrap", stdout=_Catcher(environment.home.first_password))
+
+
+class _Catcher(StringIO):
+    """Passes lines on, but a password at once into its file: what fails later must not take it away."""
+
+    def __init__(self, password_file: Path) -> None:
+        super().__init__()
+        self.password_file = password_file
+
+    def write(self, text: str) -> int:
+        if text.startswith(PASSWORD_LINE):
+            descriptor = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(line.removeprefix(PASSWORD_LINE))
+                file.write(text.removeprefix(PASSWORD_LINE).strip())
         else:
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(text)
+        return len(text)
