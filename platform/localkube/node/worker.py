@@ -69,9 +69,14 @@ class Worker:
         status = pod.get("status", {})
         entries = (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
         known = {entry["name"]: entry for entry in entries}
+        spec = pod["spec"]
+        main = [ContainerState.load(c, False, known.get(c["name"])) for c in spec["containers"]]
+        if spec.get("initContainers"):
+            for container in main:
+                container.waiting = ("PodInitializing", "")
         return PodState(
-            [ContainerState.load(c, True, known.get(c["name"])) for c in pod["spec"].get("initContainers", [])],
-            [ContainerState.load(c, False, known.get(c["name"])) for c in pod["spec"]["containers"]],
+            [ContainerState.load(c, True, known.get(c["name"])) for c in spec.get("initContainers", [])],
+            main,
             status.get("startTime") or now(),
             status.get("podIP", ""),
         )

@@ -1,0 +1,184 @@
+"""Lives of pods: phases, exit codes, restarts, grace, deadlines, as the kubelet writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from tests.localkube.node.conftest import Node, main_state
+
+
+async def said(node: Node, pod: Any, text: str) -> None:
+    """Until the pod has printed this."""
+    await node.running(pod)
+    while text not in await node.log(pod):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_pod_runs_to_its_end_and_its_log_stays(node: Node) -> None:
+    pod = node.create("print(6 * 7)")
+    done = await node.finished(pod)
+    assert done["status"]["phase"] == "Succeeded"
+    assert main_state(done)["terminated"]["reason"] == "Completed"
+    assert await node.log(pod) == "42\n"
+    reasons = [reason for reason, _ in node.events(pod)]
+    assert set(reasons) - {"Pulling"} == {"Pulled", "Created", "Started"}
+
+
+async def test_a_nonzero_exit_fails_the_pod_with_its_code_and_last_words(node: Node) -> None:
+    pod = node.create(
+        "import sys; print('about to fail'); sys.exit(3)", terminationMessagePolicy="FallbackToLogsOnError"
+    )
+    ended = main_state(await node.finished(pod))["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "about to fail\n")
+
+
+async def test_the_termination_message_file_wins(node: Node) -> None:
+    pod = node.create("open('/dev/termination-log', 'w').write('because')")
+    assert main_state(await node.finished(pod))["terminated"]["message"] == "because"
+
+
+async def test_a_program_that_does_not_exist_says_so(node: Node) -> None:
+    pod = node.create(command=["no-such-program"])
+    ended = main_state(await node.finished(pod))["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert 'exec: "no-such-program": executable file not found in $PATH' in ended["message"]
+
+
+async def test_always_restarts_with_back_off(node: Node) -> None:
+    pod = node.create("raise SystemExit(1)", spec={"restartPolicy": "Always"})
+    looping = await node.until(pod, lambda p: main_state(p).get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    status = looping["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1  # the first restart is at once
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert "restarting failed container=main" in status["state"]["waiting"]["message"]
+    assert looping["status"]["phase"] == "Running"
+    await node.until(pod, lambda p: p["status"]["containerStatuses"][0]["restartCount"] >= 2)
+    assert await node.log(pod, previous=True) == ""
+
+
+async def test_on_failure_ends_at_the_first_success(node: Node) -> None:
+    script = "import os; n = len(os.listdir('/data')); open(f'/data/{n}', 'w'); raise SystemExit(n < 2)"
+    spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "d", "emptyDir": {}}]}
+    pod = node.create(script, spec=spec, volumeMounts=[{"name": "d", "mountPath": "/data"}])
+    done = await node.finished(pod)
+    assert done["status"]["phase"] == "Succeeded"
+    assert done["status"]["containerStatuses"][0]["restartCount"] == 2
+
+
+async def test_init_containers_run_one_after_the_other_before_the_others(node: Node) -> None:
+    def step(name: str, script: str) -> dict[str, Any]:
+        mounts = [{"name": "d", "mountPath": "/data"}]
+        return {"name": name, "image": "test/python:1", "command": ["python3", "-c", script], "volumeMounts": mounts}
+
+    wait = "import time; time.sleep(0.2); open('/data/a', 'w').write('1')"
+    second = "open('/data/b', 'w').write(open('/data/a').read() + '2')"
+    spec = {
+        "initContainers": [step("one", wait), step("two", second)],
+        "volumes": [{"name": "d", "emptyDir": {}}],
+    }
+    pod = node.create("print(open('/data/b').read())", spec=spec, volumeMounts=[{"name": "d", "mountPath": "/data"}])
+    done = await node.finished(pod)
+    assert await node.log(pod) == "12\n"
+    assert [c["state"]["terminated"]["exitCode"] for c in done["status"]["initContainerStatuses"]] == [0, 0]
+
+
+async def test_a_failed_init_container_fails_a_pod_that_never_restarts(node: Node) -> None:
+    init = {"name": "one", "image": "test/python:1", "command": ["python3", "-c", "raise SystemExit(9)"]}
+    pod = node.create("print('never')", spec={"initContainers": [init]})
+    done = await node.finished(pod)
+    assert done["status"]["phase"] == "Failed"
+    assert main_state(done)["waiting"]["reason"] == "PodInitializing"
+
+
+async def test_deletion_sends_sigterm_and_waits_for_the_grace_period(node: Node) -> None:
+    script = """
+import signal, sys, time
+def bye(*_):
+    print('tidying up'); time.sleep(0.3); print('done'); sys.exit(5)
+signal.signal(signal.SIGTERM, bye)
+print('up')
+time.sleep(60)
+"""
+    pod = node.create(script)
+    pod["metadata"]["finalizers"] = ["test/keep"]
+    node.store.update("pods", pod)
+    await said(node, pod, "up")
+    node.store.delete("pods", "default", pod["metadata"]["name"])
+    done = await node.finished(pod)
+    assert main_state(done)["terminated"]["exitCode"] == 5
+    assert await node.log(pod) == "up\ntidying up\ndone\n"  # kept: the finalizer holds the object, and so the log
+    assert ("Killing", "Stopping container main") in node.events(pod)
+    kept = node.store.get("pods", "default", pod["metadata"]["name"])
+    kept["metadata"]["finalizers"] = []
+    node.store.update("pods", kept)
+    await node.until(pod, lambda p: p is None)
+
+
+async def test_a_program_that_ignores_sigterm_is_killed_when_the_grace_is_over(node: Node) -> None:
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(60)"
+    pod = node.create(script, spec={"terminationGracePeriodSeconds": 1})
+    await said(node, pod, "up")
+    begun = time.monotonic()
+    node.store.delete("pods", "default", pod["metadata"]["name"])
+    await node.until(pod, lambda p: p is None)
+    assert 0.8 < time.monotonic() - begun < 3.0
+
+
+async def test_a_forced_deletion_shortens_a_running_grace_period(node: Node) -> None:
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(60)"
+    pod = node.create(script, spec={"terminationGracePeriodSeconds": 30})
+    await said(node, pod, "up")
+    node.store.delete("pods", "default", pod["metadata"]["name"])
+    await asyncio.sleep(0.1)
+    node.store.delete("pods", "default", pod["metadata"]["name"], grace_period_s=0)
+    await node.until(pod, lambda p: p is None, timeout_s=3.0)
+
+
+async def test_the_active_deadline_fails_the_pod(node: Node) -> None:
+    pod = node.create("import time; time.sleep(60)", spec={"activeDeadlineSeconds": 1})
+    done = await node.finished(pod)
+    assert done["status"]["phase"] == "Failed"
+    assert done["status"]["reason"] == "DeadlineExceeded"
+    assert done["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+
+
+async def test_an_unknown_image_backs_off_with_the_registrys_words(node: Node) -> None:
+    pod = node.create(image="nosuch:1")
+    await node.until(pod, lambda p: main_state(p).get("waiting", {}).get("reason") == "ErrImagePull")
+    waiting = await node.until(pod, lambda p: main_state(p).get("waiting", {}).get("reason") == "ImagePullBackOff")
+    assert "docker.io/library/nosuch:1: not found" in main_state(waiting)["waiting"]["message"]
+    assert waiting["status"]["phase"] == "Pending"
+    reasons = [reason for reason, _ in node.events(pod)]
+    assert {"Pulling", "Failed", "BackOff"} >= set(reasons) - {"Failed"}
+    node.store.delete("pods", "default", pod["metadata"]["name"])
+    await node.until(pod, lambda p: p is None)
+
+
+async def test_a_missing_secret_key_is_a_config_error_until_it_is_there(node: Node) -> None:
+    env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "late", "key": "token"}}}]
+    pod = node.create("import os; print(os.environ['TOKEN'])", env=env)
+    stuck = await node.until(
+        pod, lambda p: main_state(p).get("waiting", {}).get("reason") == "CreateContainerConfigError"
+    )
+    assert main_state(stuck)["waiting"]["message"] == 'secret "late" not found'
+    node.store.create("secrets", {"metadata": {"name": "late", "namespace": "default"}, "data": {"token": "b29wcw=="}})
+    await node.finished(pod)
+    assert await node.log(pod) == "oops\n"
+
+
+async def test_the_environment_has_fields_and_references(node: Node) -> None:
+    env = [
+        {"name": "A", "value": "x"},
+        {"name": "B", "value": "$(A)y$$(A)"},
+        {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+    ]
+    pod = node.create(
+        "import os; e = os.environ; print(e['B'], e['WHO'], e['MEM'], e['HOME'], os.getcwd(), os.getuid())",
+        env=env,
+        resources={"limits": {"memory": "64Mi"}},
+    )
+    await node.finished(pod)
+    assert await node.log(pod) == f"xy$(A) {pod['metadata']['name']} 64 /root /root 1000\n"
