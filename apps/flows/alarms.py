@@ -7,15 +7,14 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from apps.core import outbox
+from apps.alerts import delivery
 from apps.flows import logs
 from apps.flows.document import AlertDoc, stored
 from apps.flows.endings import TIMEOUT_CODES
-from apps.flows.models import Attempt, Flow, Run
+from apps.flows.models import Attempt, Run
 from apps.flows.states import RunState
 
 LOG_LINES = 10
-KIND = "flow"
 
 
 def run_ended(run: Run, _before: str, after: str) -> None:
@@ -30,8 +29,17 @@ def run_ended(run: Run, _before: str, after: str) -> None:
     told = _Story(row, after, run, event)
     for number, rule in enumerate(rules):
         key = f"{run.pk}:{event}:{rule.channel}:{number}"
-        payload = told.mail(rule) if rule.channel == "mail" else told.webhook(rule)
-        outbox.put(topic=f"alert.{rule.channel}", key=key, payload=payload, queue_id=run.queue_id)
+        if rule.channel == "mail":
+            delivery.put_mail(key=key, to=rule.to, queue_id=run.queue_id, **told.mail())
+        else:
+            secret = row.flow.webhook_secret
+            delivery.put_webhook(
+                key=key,
+                url=rule.url,
+                body=told.webhook(),
+                signing_secret=secret.reveal() if secret else "",
+                queue_id=run.queue_id,
+            )
 
 
 def event_of(state: str, reason_code: str) -> str | None:
@@ -59,7 +67,7 @@ class _Story:
         self.log = logs.tail(self.last, LOG_LINES) if self.last is not None else ""
         self.url = f"{settings.PORTAL_ORIGIN}{row.get_absolute_url()}"
 
-    def mail(self, rule: AlertDoc) -> dict[str, Any]:
+    def mail(self) -> dict[str, str]:
         """Subject and text."""
         words = {"failed": _("failed"), "timeout": _("timed out"), "succeeded": _("succeeded")}
         subject = _("The flow %(flow)s %(what)s") % {"flow": self.run.flow.name, "what": words[self.event]}
@@ -73,38 +81,27 @@ class _Story:
         if self.log:
             rows += ["", _("The end of the log:"), *(f"    {line}" for line in self.log.split("\n"))]
         rows += ["", self.url]
-        return {"to": list(rule.to), "subject": subject, "text": "\n".join(rows)}
+        return {"subject": subject, "text": "\n".join(rows)}
 
-    def webhook(self, rule: AlertDoc) -> dict[str, Any]:
-        """The call's body; ``signer`` names the row whose secret signs it when it is sent."""
+    def webhook(self) -> dict[str, Any]:
+        """The call's body."""
         run, flow = self.run, self.run.flow
         return {
-            "url": rule.url,
-            "signer": {"kind": KIND, "id": str(flow.pk)},
-            "body": {
-                "type": f"run.{self.event}",
-                "timestamp": self.finished_at.isoformat() if self.finished_at else None,
-                "data": {
-                    "flow": {"id": str(flow.pk), "name": flow.name},
-                    "queue": run.queue.name,
-                    "run": {
-                        "id": str(run.pk),
-                        "state": self.state,
-                        "trigger": run.trigger,
-                        "scheduled_at": run.scheduled_at.isoformat() if run.scheduled_at else None,
-                        "attempts": self.count,
-                        "exit_code": self.last.exit_code if self.last is not None else None,
-                        "url": self.url,
-                    },
-                    "reason": self.reason.as_dict() if self.reason is not None else None,
-                    "log_tail": self.log,
+            "type": f"run.{self.event}",
+            "timestamp": self.finished_at.isoformat() if self.finished_at else None,
+            "data": {
+                "flow": {"id": str(flow.pk), "name": flow.name},
+                "queue": run.queue.name,
+                "run": {
+                    "id": str(run.pk),
+                    "state": self.state,
+                    "trigger": run.trigger,
+                    "scheduled_at": run.scheduled_at.isoformat() if run.scheduled_at else None,
+                    "attempts": self.count,
+                    "exit_code": self.last.exit_code if self.last is not None else None,
+                    "url": self.url,
                 },
+                "reason": self.reason.as_dict() if self.reason is not None else None,
+                "log_tail": self.log,
             },
         }
-
-
-def secret_of(flow_id: str) -> str:
-    """The secret that signs a flow's webhooks; asked at the moment of sending, never stored in the outbox."""
-    flow = Flow.objects.as_system().get(pk=flow_id)
-    secret = flow.webhook_secret
-    return secret.reveal() if secret else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -25,12 +26,14 @@ from kubekit.build.pod import CONTAINER
 from kubekit.build.task import without_result_finalizer
 from kubekit.client import Cluster as KubeCluster
 from kubekit.errors import BadRequest, Conflict, KubeError, NotFound
+from kubekit.events import EventNote
 from kubekit.observe import AttemptObservation
 
 log = logging.getLogger(__name__)
 
 READ_BYTES = 8 * 1024 * 1024
 EVIDENCE_LINES = 8
+MOST_EVENTS = 50
 
 
 def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
@@ -38,6 +41,23 @@ def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
     Attempt.objects.as_system().filter(pk=attempt.pk, claim_token=claim.token).update(**values)
     for name, value in values.items():
         setattr(attempt, name, value)
+
+
+def keep_events(attempt: Attempt, claim: Claim, events: Sequence[EventNote]) -> None:
+    """Keep the newest events for the page."""
+    rows = [
+        {
+            "at": note.time.isoformat(),
+            "reason": note.reason,
+            "sentence": note.sentence,
+            "message": note.message[:500],
+            "count": note.count,
+            "warning": note.warning,
+        }
+        for note in events[-MOST_EVENTS:]
+    ]
+    if rows and rows != attempt.last_events:
+        keep(attempt, claim, last_events=rows)
 
 
 def admit(attempt: Attempt, claim: Claim, *, amount: ledger.Amount, pod_name: str) -> bool:

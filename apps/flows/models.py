@@ -8,10 +8,12 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.actors import Actor
 from apps.core.models import Claimable, Record, Stateful
+from apps.core.reasons import Explained, explain
 from apps.core.scoping import EVERYTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
@@ -189,6 +191,18 @@ class Run(Record, Stateful):
         moment = self.scheduled_at or self.created_at
         return f"{self.flow.name} {moment:%Y-%m-%d %H:%M:%S}"
 
+    @property
+    def note(self) -> Explained | None:
+        """What is to say of how it came about (catching up), in the active language."""
+        return explain(self.note_code, self.note_params, ())
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran, or has run so far."""
+        if self.started_at is None:
+            return None
+        return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
+
     def audit_scope(self) -> dict[str, Any]:
         return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
 
@@ -205,7 +219,8 @@ class Attempt(Record, Stateful, Claimable):
     ``not_before`` is the earliest start (retry interval). ``pod_name`` is set before the pod is asked for, ``pod_uid``
     when it is known to exist. ``ending`` is how it ended, stored before the finished pod is let go:
     ``{"state", "charge", "code", "params", "evidence"}``. ``log_mark`` is where the collector goes on: the time stamp
-    of the last stored line and how many stored lines bear it.
+    of the last stored line and how many stored lines bear it. ``last_events`` are the cluster's events about the pod,
+    oldest first: ``{"at", "reason", "sentence", "message", "count", "warning"}``.
     """
 
     TABLE: ClassVar[StateTable] = ATTEMPT_STATES
@@ -225,6 +240,7 @@ class Attempt(Record, Stateful, Claimable):
     exit_code = models.IntegerField(_("exit code"), null=True)
     charge = models.CharField(max_length=10, blank=True, default="", choices=[(c, c) for c in Charge])
     ending = models.JSONField(null=True)
+    last_events = models.JSONField(default=list)
     log_bytes = models.BigIntegerField(default=0)
     log_mark = models.JSONField(null=True)
     log_complete = models.BooleanField(default=False)
@@ -244,6 +260,13 @@ class Attempt(Record, Stateful, Claimable):
     def visible_to(cls, actor: Actor) -> Q:
         """Attempts in the queues of one's own teams."""
         return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its program ran, or has run so far."""
+        if self.started_at is None:
+            return None
+        return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
 
     @property
     def name(self) -> str:

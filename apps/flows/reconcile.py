@@ -7,6 +7,7 @@ this one.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,8 @@ from kubekit.errors import NotFound as KubeNotFound
 from kubekit.events import EventNote, observe_events
 from kubekit.observe import AttemptObservation, ClaimObservation, observe_attempt, observe_claim
 from kubekit.specs import TaskPodSpec
+
+log = logging.getLogger(__name__)
 
 S = AttemptState
 #: Room may come without a word (a raised limit, another portal): look again.
@@ -231,7 +234,9 @@ class Round:
                     claims.append(observe_claim(self.cluster.get("PersistentVolumeClaim", self.namespace, claim)))
                 except KubeNotFound:
                     continue
-        return observe_events(found), tuple(claims)
+        events = observe_events(found)
+        finishing.keep_events(self.attempt, self.claim, events)
+        return events, tuple(claims)
 
     def why(
         self,
@@ -289,10 +294,19 @@ class Round:
             if self.attempt.failures < LOG_TRIES:
                 raise
             finishing.give_up_log(self.attempt, error)
+        self.keep_last_events(seen)
         ending = self.ending_of_stop(seen) if self.attempt.stop_cause else self.ending_of(seen)
         finishing.store_ending(self.attempt, self.claim, ending)
         crashpoints.reach("attempt-ending-stored")
         return self.let_go()
+
+    def keep_last_events(self, seen: AttemptObservation) -> None:
+        """The pod's events go soon after it; an error here costs the page a list, nothing more."""
+        try:
+            found = self.cluster.list("Event", self.namespace, fields={"involvedObject.name": seen.pod.name})
+            finishing.keep_events(self.attempt, self.claim, observe_events(found))
+        except KubeError as error:
+            log.info("the events of %s could not be read: %s", seen.pod.name, error.message)
 
     def ending_of(self, seen: AttemptObservation) -> Ending:
         """The end that came by itself."""

@@ -99,10 +99,10 @@ WITH fire AS (
 ), attempts AS (
     INSERT INTO flows_attempt (id, created_at, updated_at, state, state_since, reason_code, reason_params,
                                reason_evidence, claim_token, due_at, pokes, failures, run_id, queue_id, node, number,
-                               not_before, pod_name, pod_uid, stop_cause, charge, log_bytes, log_complete,
+                               not_before, pod_name, pod_uid, stop_cause, charge, last_events, log_bytes, log_complete,
                                log_truncated)
     SELECT fire.attempt_id, %s, %s, 'queued', %s, '', '{}', '[]', 0, %s, 0, 0, fire.id, fire.queue_id, fire.node, 1,
-           %s, '', '', '', '', 0, false, false
+           %s, '', '', '', '', '[]', 0, false, false
       FROM fire JOIN made USING (id) WHERE made.state = 'queued' RETURNING 1
 )
 SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM attempts)
@@ -178,8 +178,8 @@ def fires_of(due: Due, now: datetime, cache: dict[tuple[str, str, datetime], dat
     if cache[key] > now and now - due.first <= GRACE:
         yield Fire(due, due.first, RunState.QUEUED)
         return
-    # One more than the limit tells whether something has to be left out.
-    instants = schedule.missed(due.cron, due.zone, first=due.first, now=now, limit=CATCH_UP + 1)
+    # Some more than the limit (two can be on time) tell whether something has to be left out.
+    instants = schedule.missed(due.cron, due.zone, first=due.first, now=now, limit=CATCH_UP + 3)
     late = [at for at in instants if now - at > GRACE]
     on_time = instants[len(late) :]
     if due.misfire == Misfire.ALL:

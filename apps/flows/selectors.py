@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Min, OuterRef, QuerySet, Subquery
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce, JSONObject
 
 from apps.core.actors import Actor
+from apps.core.listing import ListSpec
 from apps.flows.models import Attempt, Flow, Run, Schedule
 from apps.flows.states import AttemptState, FlowState
 
@@ -31,6 +34,18 @@ def flows(actor: Actor) -> QuerySet[Flow]:
         .select_related("queue", "queue__cluster", "owner", "version")
         .annotate(next_fire_at=Subquery(soonest))
     )
+
+
+def with_last_runs(rows: QuerySet[Flow]) -> QuerySet[Flow]:
+    """With ``last``: ids and states of the newest runs, newest first, in the same statement."""
+    newest = (
+        Run.objects.as_system()
+        .filter(flow=OuterRef("pk"))
+        .order_by("-created_at")
+        .annotate(cell=JSONObject(id="pk", state="state", at=Coalesce("scheduled_at", "created_at")))
+        .values("cell")[:LAST_RUNS]
+    )
+    return rows.annotate(last=ArraySubquery(newest))
 
 
 def any_flow(actor: Actor) -> QuerySet[Flow]:
@@ -81,3 +96,57 @@ def waiting_in_queue(queue_id: UUID, *, limit: int = 20) -> list[UUID]:
     """The attempts that wait for room in a queue, the longest waiting first."""
     rows = Attempt.objects.as_system().filter(queue_id=queue_id, state=AttemptState.QUEUED, pod_name="")
     return list(rows.exclude(reason_code="").order_by("created_at").values_list("pk", flat=True)[:limit])
+
+
+def named_or_id(column: str, text: str) -> Q:
+    """A filter of a list: the related row by name or by id."""
+    try:
+        return Q(**{f"{column}_id": UUID(text)})
+    except ValueError:
+        return Q(**{f"{column}__name": text})
+
+
+def by_id(column: str, text: str) -> Q:
+    """A filter by id alone; what is no id matches nothing."""
+    try:
+        return Q(**{f"{column}_id": UUID(text)})
+    except ValueError:
+        return Q(pk__in=[])
+
+
+FLOW_LIST = ListSpec(
+    filters={
+        "state": lambda text: Q(state__in=text.split(",")),
+        "queue": lambda text: named_or_id("queue", text),
+        "owner": lambda text: Q(owner__username=text),
+        "name": lambda text: Q(name=text),
+        "text": lambda text: Q(name__icontains=text),
+    },
+    sorts={
+        "name": "name",
+        "created": "created_at",
+        "state": "state",
+        "owner": "owner__username",
+        "queue": "queue__name",
+    },
+    default_sort="name",
+)
+RUN_LIST = ListSpec(
+    filters={
+        "state": lambda text: Q(state__in=text.split(",")),
+        "flow": lambda text: named_or_id("flow", text),
+        "queue": lambda text: named_or_id("queue", text),
+        "trigger": lambda text: Q(trigger=text),
+        "text": lambda text: Q(flow__name__icontains=text),
+    },
+    sorts={"created": "created_at", "state": "state", "flow": "flow__name", "queue": "queue__name"},
+    default_sort="-created",
+)
+ATTEMPT_LIST = ListSpec(
+    filters={
+        "run": lambda text: by_id("run", text),
+        "state": lambda text: Q(state__in=text.split(",")),
+    },
+    sorts={"created": "created_at", "number": "number"},
+    default_sort="created",
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -12,8 +11,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from apps.alerts import signing
 from apps.core import audit, live, reconciling, wake
 from apps.core.actors import Actor
+from apps.core.api import idempotent_id
 from apps.core.errors import Conflict, Forbidden
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
@@ -50,7 +51,7 @@ def create_flow(*, actor: Actor, document: Any, flow_id: UUID | None = None) -> 
                 owner_id=actor.user_id,
                 state=FlowState.ACTIVE,
                 state_since=now,
-                webhook_secret=new_secret(),
+                webhook_secret=signing.new_secret(),
             )
             _save_version(flow, full, ids, actor=actor, number=1, now=now)
             audit.record(actor=actor, verb="flow.create", obj=flow, detail={"version": 1})
@@ -120,18 +121,13 @@ def delete_flow(*, actor: Actor, flow: Flow) -> Flow:
 def rotate_secret(*, actor: Actor, flow: Flow) -> str:
     """A new secret for the flow's webhooks, shown this once; the old one signs nothing any more."""
     access.require_act_on(actor, flow.queue, flow.owner_id)
-    secret = new_secret()
+    secret = signing.new_secret()
     with transaction.atomic():
         _require_alive(flow)
         flow.webhook_secret = secret
         flow.save(update_fields=["webhook_secret", "updated_at"])
         audit.record(actor=actor, verb="flow.rotate-secret", obj=flow)
     return secret
-
-
-def new_secret() -> str:
-    """256 random bits in the form of the Standard Webhooks specification."""
-    return f"whsec_{secrets.token_urlsafe(32)}"
 
 
 def run_now(
@@ -177,6 +173,11 @@ def run_now(
         live.announce(flow)
         reconciling.hint("attempt", attempt.pk)
     return run
+
+
+def run_id_for(actor: Actor, flow: Flow, key: str | None) -> UUID:
+    """The id of a run that a request with this idempotency key makes: another flow with the same key is another run."""
+    return idempotent_id(actor, f"run:{flow.pk}", key)
 
 
 def first_attempt(run: Run, *, node: str, now: datetime) -> Attempt:
