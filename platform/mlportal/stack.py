@@ -59,6 +59,7 @@ def supervised(environment: Environment) -> list[Supervised]:
 
 def _environ(environment: Environment) -> dict[str, str]:
     return {
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "platform"))),
         "PYTHONUNBUFFERED": "1",
         "DJANGO_SETTINGS_MODULE": "mlportal.settings",
