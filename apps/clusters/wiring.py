@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apps.clusters import contact, wording
+from apps.clusters import contact, reaper, wording
 from apps.core import control, reasons
 
 
@@ -19,3 +19,4 @@ def register() -> None:
     reasons.register(wording.WORDINGS)
     reasons.register(contact.WORDINGS)
     control.register("clusters", _watch)
+    control.register("reaper", reaper.loop)

@@ -73,6 +73,11 @@ def mounting(volume_id: UUID) -> list[tuple[Instance, str, bool]]:
     return homes + [(mount.instance, mount.path, mount.read_only) for mount in mounts.select_related("instance")]
 
 
+def alive_ids(ids: Collection[UUID]) -> set[UUID]:
+    """Those among the ids that have a live row."""
+    return set(Instance.objects.as_system().filter(pk__in=ids, state__in=ALIVE).values_list("pk", flat=True))
+
+
 def names_in(queue_id: UUID) -> list[str]:
     """The names of the instances that live in a queue."""
     alive = Instance.objects.as_system().filter(queue_id=queue_id, state__in=ALIVE)

@@ -6,6 +6,7 @@ what makes no sense any more is a ``Conflict`` with a sentence.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from apps.tenants.models import Queue
 
 S = InstanceState
 NAME_TRIES = 20
+"""How often a proposed name may be taken by somebody else in the same moment."""
 
 
 def create(
@@ -61,10 +63,10 @@ def create(
     mounts = choices.volumes(actor, in_queue, volumes)
     chosen = names.check(name.strip()) if name.strip() else ""
     _refuse_what_never_fits(actor, in_queue, with_size)
-    for attempt in range(NAME_TRIES):
+    for _attempt in range(NAME_TRIES):
         try:
             with transaction.atomic():
-                proposed = chosen or propose_name(in_queue, with_image, skip=attempt)
+                proposed = chosen or propose_name(in_queue, with_image)
                 instance = _insert(actor, owner_id, pk, proposed, in_queue, with_image, with_size)
                 _mount(instance, mounts)
                 return instance
@@ -76,7 +78,7 @@ def create(
     raise _name_taken(propose_name(in_queue, with_image), in_queue)
 
 
-def propose_name(queue: Queue, image: Image, *, skip: int = 0) -> str:
+def propose_name(queue: Queue, image: Image) -> str:
     """The image's name with the first number that is free in the queue: ``jupyter-1``."""
     stem = image.name[:50]
     taken = set(
@@ -84,9 +86,7 @@ def propose_name(queue: Queue, image: Image, *, skip: int = 0) -> str:
         .filter(queue=queue, state__in=ALIVE, name__startswith=f"{stem}-")
         .values_list("name", flat=True)
     )
-    free = (f"{stem}-{number}" for number in range(1, len(taken) + skip + 2) if f"{stem}-{number}" not in taken)
-    found = list(free)
-    return found[min(skip, len(found) - 1)]
+    return next(name for number in itertools.count(1) if (name := f"{stem}-{number}") not in taken)
 
 
 def start(*, actor: Actor, instance: Instance) -> Instance:

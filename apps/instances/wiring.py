@@ -8,8 +8,9 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from apps.clusters import watching
+from apps.clusters import reaper, watching
 from apps.clusters import wording as cluster_wording
+from apps.clusters.reaper import Reapable
 from apps.core import home, reasons, reconciling
 from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
@@ -22,6 +23,9 @@ from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
 from apps.tenants import uses as queue_uses
 
+#: The route first: nobody enters what belongs to nobody.
+REAPED = ("Ingress", "StatefulSet", "Pod", "Service", "Secret")
+
 
 def register() -> None:
     """Called once from ``AppConfig.ready``."""
@@ -32,6 +36,7 @@ def register() -> None:
     watching.on_resync("pods", KIND, watch.pods_listed)
     watching.on_event(watch.event_came)
     on_transition("cluster", watch.cluster_moved)
+    reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))

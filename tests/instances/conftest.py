@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import mlportal.celery  # noqa: F401 - hints go to its broker in memory
 from apps.catalog.models import Image, Purpose, Size
 from apps.clusters import access
 from apps.core import reconciling

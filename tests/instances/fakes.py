@@ -48,7 +48,8 @@ class InstanceCluster(FakeCluster):
         fields: Mapping[str, str] | None = None,
         **_: Any,
     ) -> Iterator[Obj]:
-        for obj in super().list(kind, namespace):
+        spaces = [namespace] if namespace else {space for _kind, space, _name in self.objects}
+        for obj in (obj for space in spaces for obj in FakeCluster.list(self, kind, space)):
             carried = obj["metadata"].get("labels") or {}
             if any(carried.get(key) != value for key, value in (labels or {}).items()):
                 continue
@@ -66,8 +67,14 @@ class InstanceCluster(FakeCluster):
 
     # --- what controllers and kubelet do ---------------------------------------------------------------------
 
+    def one(self, kind: str) -> Obj:
+        """The newest object of a kind, as stored."""
+        found = [obj for (k, _namespace, _name), obj in self.objects.items() if k == kind]
+        assert found, f"there is no {kind}"
+        return found[-1]
+
     def make_pod(self) -> Obj:
-        """The StatefulSet's controller makes the pod, the scheduler places it."""
+        """The StatefulSet's controller makes the pod of the newest instance, the scheduler places it."""
         workload = self.one("StatefulSet")
         namespace, name = workload["metadata"]["namespace"], f"{workload['metadata']['name']}-0"
         pod = {

@@ -1,0 +1,136 @@
+"""Objects of ours that belong to no row: recorded, and removed after a grace (failure F3).
+
+They come from a crash between two writes, from a restored database, or from a worker that came too late. Apps say
+which of their kinds may be removed and which ids are alive; what holds data (claims, namespaces) is never registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import close_old_connections
+from django.utils import timezone
+
+from apps.clusters import access
+from apps.clusters.installation import install_id
+from apps.clusters.models import Cluster, Orphan
+from apps.clusters.states import ClusterState
+from apps.core import control
+from kubekit import client, names
+from kubekit.errors import Conflict, KubeError, NotFound
+
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE_S = 300.0
+Raw = dict[str, Any]
+Alive = Callable[[Collection[UUID]], set[UUID]]
+"""The ids among those given that have a live row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reapable:
+    """One value of the label ``mlportal.io/kind``: its objects' kinds in the order of their removal."""
+
+    label: str
+    kinds: Sequence[str]
+    alive: Alive
+
+
+_registry: dict[str, Reapable] = {}
+
+
+def register(reapable: Reapable) -> None:
+    """Let the objects of one label be removed when no row is behind them; called from ``AppConfig.ready``."""
+    _registry[reapable.label] = reapable
+
+
+async def loop(stop: asyncio.Event) -> None:
+    """The control loop: often enough that an orphan goes soon after its grace."""
+    pause_s = min(LONGEST_PAUSE_S, max(1.0, settings.PORTAL_ORPHAN_GRACE_S / 2))
+    while not await control.sleep(stop, pause_s):
+        await sync_to_async(_round, thread_sensitive=False)()
+
+
+def _round() -> None:
+    close_old_connections()
+    reap_all()
+
+
+def reap_all() -> None:
+    """One round over every cluster that answers."""
+    for cluster in Cluster.objects.as_system().filter(state=ClusterState.CONNECTED):
+        try:
+            reap(cluster)
+        except KubeError as error:
+            log.info("orphans on %s cannot be looked for now: %s", cluster.name, error)
+
+
+def reap(cluster: Cluster) -> list[Orphan]:
+    """Record what is new, remove what has been an orphan for the grace; the removed ones."""
+    connection = access.connect(cluster)
+    found = [orphan for reapable in _registry.values() for orphan in _orphans(connection, reapable)]
+    now = timezone.now()
+    rows = Orphan.objects.as_system().filter(cluster=cluster)
+    known = {row.uid: row for row in rows.filter(uid__in=[raw["metadata"]["uid"] for _label, raw in found])}
+    removed: list[Orphan] = []
+    for label, raw in found:
+        row = known.get(raw["metadata"]["uid"])
+        if row is None:
+            row = _record(cluster, label, raw)
+        if now - row.first_seen_at >= timedelta(seconds=settings.PORTAL_ORPHAN_GRACE_S) and _remove(connection, row):
+            rows.filter(pk=row.pk).update(removed_at=timezone.now())
+            removed.append(row)
+    return removed
+
+
+def _orphans(connection: client.Cluster, reapable: Reapable) -> Iterable[tuple[str, Raw]]:
+    labels = {names.INSTALL: install_id(), names.KIND: reapable.label}
+    objects = [raw for kind in reapable.kinds for raw in connection.list(kind, labels=labels)]
+    ids = {raw["metadata"]["labels"].get(names.ID, "") for raw in objects}
+    alive = {str(pk) for pk in reapable.alive({pk for pk in map(_uuid, ids) if pk is not None})}
+    for raw in objects:
+        metadata = raw["metadata"]
+        # What an owner owns goes with it, and what is going already needs no push.
+        if metadata["labels"].get(names.ID, "") not in alive and not metadata.get("deletionTimestamp"):
+            yield reapable.label, raw
+
+
+def _record(cluster: Cluster, label: str, raw: Raw) -> Orphan:
+    metadata = raw["metadata"]
+    row: Orphan = Orphan.objects.create(
+        cluster=cluster,
+        kind=raw["kind"],
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        row_kind=label,
+        row_id=metadata["labels"].get(names.ID, ""),
+        first_seen_at=timezone.now(),
+    )
+    log.warning("%s on %s belongs to no %s; it is removed after the grace", row, cluster.name, label)
+    return row
+
+
+def _remove(connection: client.Cluster, row: Orphan) -> bool:
+    """Delete the very object that was recorded; one of the same name made since then stays."""
+    try:
+        connection.delete(row.kind, row.namespace, row.name, uid=row.uid)
+    except (NotFound, Conflict):
+        return False
+    log.warning("%s belonged to no %s and was removed", row, row.row_kind)
+    return True
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

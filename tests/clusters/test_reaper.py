@@ -1,0 +1,70 @@
+"""Objects without a row are recorded, and removed after the grace; nothing else is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.clusters import reaper
+from apps.clusters.models import Orphan
+from apps.instances.models import Instance
+from kubekit.errors import Conflict
+from tests.instances.conftest import World, world  # noqa: F401 - the fixture
+from tests.instances.fakes import InstanceCluster
+
+
+def forget(instance: Instance) -> None:
+    """As after a restored database: the objects are there, the row is not."""
+    Instance.objects.as_system().filter(pk=instance.pk).delete()
+
+
+def grow_old() -> None:
+    past = timezone.now() - timedelta(seconds=301)
+    Orphan.objects.as_system().update(first_seen_at=past)
+
+
+def test_objects_of_a_live_row_stay(world: World) -> None:  # noqa: F811
+    world.running()
+    assert reaper.reap(world.queue.cluster) == []
+    assert not Orphan.objects.as_system().exists()
+
+
+def test_orphans_are_recorded_first_and_removed_after_the_grace(world: World) -> None:  # noqa: F811
+    instance = world.running()
+    kept = world.running()
+    forget(instance)
+    assert reaper.reap(world.queue.cluster) == []
+    kinds = sorted(Orphan.objects.as_system().values_list("kind", flat=True))
+    assert kinds == ["Ingress", "Pod", "Secret", "Service", "StatefulSet"]
+    assert reaper.reap(world.queue.cluster) == []
+    grow_old()
+    removed = reaper.reap(world.queue.cluster)
+    assert removed[0].kind == "Ingress"
+    assert len(removed) == 5
+    own = ("Ingress", "StatefulSet", "Service", "Secret", "Pod")
+    stored = [obj for (kind, _, _), obj in world.cluster.objects.items() if kind in own]
+    left = {obj["metadata"]["labels"]["mlportal.io/id"] for obj in stored}
+    assert left == {str(kept.pk)}
+
+
+def test_another_object_of_the_same_name_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    forget(world.running())
+    reaper.reap(world.queue.cluster)
+    grow_old()
+
+    def refuse(self: InstanceCluster, kind: str, *_: object, uid: str | None = None, **__: object) -> None:
+        assert uid
+        raise Conflict("the UID in the precondition does not match", status=409)
+
+    monkeypatch.setattr(InstanceCluster, "delete", refuse)
+    assert reaper.reap(world.queue.cluster) == []
+    assert not Orphan.objects.as_system().filter(removed_at__isnull=False).exists()
+
+
+def test_a_silent_cluster_is_left_for_the_next_round(world: World) -> None:  # noqa: F811
+    forget(world.running())
+    world.cluster.away = True
+    reaper.reap_all()
+    assert not Orphan.objects.as_system().exists()

@@ -1,0 +1,130 @@
+"""What the watch says: forward steps at once, all else through a live look."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from apps.clusters.states import ClusterState
+from apps.core import actors
+from apps.core.transitions import transition
+from apps.instances import services, watch
+from apps.instances.models import Instance
+from apps.instances.states import InstanceState
+from tests.conftest import Hint
+from tests.instances.conftest import World
+
+S = InstanceState
+
+
+def hinted(hints: list[Hint], instance: Instance) -> bool:
+    return ("instance", str(instance.pk)) in [hint.args for hint in hints]
+
+
+def test_a_ready_pod_makes_it_running_without_asking_the_cluster(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    pod = world.cluster.run_pod()
+    world.cluster.calls.clear()
+    watch.pod_changed(world.queue.cluster_id, "MODIFIED", pod)
+    instance.refresh_from_db()
+    assert instance.state == S.RUNNING
+    assert world.cluster.calls == []
+
+
+def test_a_deleted_pod_only_wakes(world: World, hints: list[Hint]) -> None:
+    instance = world.running()
+    hints.clear()
+    watch.pod_changed(world.queue.cluster_id, "DELETED", world.cluster.one("Pod"))
+    instance.refresh_from_db()
+    assert instance.state == S.RUNNING
+    assert hinted(hints, instance)
+
+
+def test_an_old_message_of_an_earlier_launch_changes_nothing(world: World, hints: list[Hint]) -> None:
+    instance = world.running()
+    old = copy.deepcopy(world.cluster.one("Pod"))
+    services.restart(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    world.reconcile(instance)
+    assert instance.state == S.STARTING
+    watch.pod_changed(world.queue.cluster_id, "MODIFIED", old)
+    instance.refresh_from_db()
+    assert instance.state == S.STARTING
+
+
+def test_trouble_is_looked_at_live(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    hints.clear()
+    pod = world.cluster.wait("ErrImagePull", "not found")
+    watch.pod_changed(world.queue.cluster_id, "MODIFIED", pod)
+    instance.refresh_from_db()
+    assert instance.state == S.STARTING
+    assert hinted(hints, instance)
+
+
+def test_a_pod_of_another_cluster_with_our_label_is_ignored(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    hints.clear()
+    watch.pod_changed(instance.pk, "MODIFIED", world.cluster.run_pod())
+    instance.refresh_from_db()
+    assert instance.state == S.STARTING
+    assert hints == []
+
+
+def test_events_are_kept_in_plain_words_and_warnings_wake(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    pod = world.cluster.make_pod()
+    hints.clear()
+    labels = pod["metadata"]["labels"]
+    calm = world.cluster.event("Pulling", 'Pulling image "x"', about=pod, warning=False)
+    watch.event_came(world.queue.cluster_id, calm, labels)
+    assert not hinted(hints, instance)
+    watch.event_came(world.queue.cluster_id, world.cluster.event("FailedMount", "no", about=pod), labels)
+    assert hinted(hints, instance)
+    instance.refresh_from_db()
+    assert {row["sentence"] for row in instance.last_events} == {
+        "Pulling the image x.",
+        "A volume could not be mounted: no",
+    }
+
+
+def test_at_most_twenty_events_are_kept(world: World) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    pod = world.cluster.make_pod()
+    for number in range(25):
+        event = world.cluster.event("Unhealthy", f"try {number}", about=pod, warning=False)
+        watch.event_came(world.queue.cluster_id, event, pod["metadata"]["labels"])
+    instance.refresh_from_db()
+    assert len(instance.last_events) == 20
+
+
+def test_after_a_list_what_has_no_pod_is_looked_at(world: World, hints: list[Hint]) -> None:
+    with_pod, without = world.running(), world.create()
+    world.reconcile(without)
+    pod = next(obj for (kind, _, _), obj in world.cluster.objects.items() if kind == "Pod")
+    hints.clear()
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    assert hinted(hints, without)
+    assert not hinted(hints, with_pod)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cluster_that_goes_away_is_said_by_its_instances(world: World, hints: list[Hint]) -> None:
+    running = world.running()
+    cluster = world.queue.cluster
+    transition(cluster, ClusterState.UNREACHABLE, actor=actors.system("test"))
+    running.refresh_from_db()
+    assert (running.state, running.reason_code) == (S.UNREACHABLE, "cluster_unreachable")
+    hints.clear()
+    transition(cluster, ClusterState.CONNECTED, actor=actors.system("test"))
+    assert hinted(hints, running)
