@@ -161,6 +161,9 @@ class ListPage(PortalPage):
         """More for the row template."""
         return {}
 
+    def prepare(self, rows: Sequence[Any]) -> None:
+        """Load what these rows show beside their own columns, in a fixed number of statements."""
+
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The list; for htmx only the table's body. ``?row=<id>`` answers that one row (live update)."""
         rows = self.rows()
@@ -168,8 +171,10 @@ class ListPage(PortalPage):
             found = rows.filter(pk=_uuid(one)).first()
             if found is None:
                 return HttpResponse("")
+            self.prepare([found])
             return self.show(self.row_template, {"object": found, **self.extra()})
         page = listing.page(rows, self.spec, request.GET.dict())
+        self.prepare(page.items)
         context = {"page": page, "filters": self.filters(), "actions": self.actions(), **self.extra()}
         return self.show("core/list_rows.html" if self.is_fragment else "core/list.html", context)
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractUser, UserManager
 from django.db import models
 from django.db.models import Q, QuerySet
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from apps.clusters.models import Cluster
@@ -237,3 +238,8 @@ class ApiToken(Record):
     def visible_to(cls, actor: Actor) -> Q:
         """One's own."""
         return Q(user_id=actor.user_id) if actor.user_id else NOTHING
+
+    @property
+    def is_expired(self) -> bool:
+        """True when its time is over."""
+        return self.expires_at <= timezone.now()

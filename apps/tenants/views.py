@@ -1,0 +1,203 @@
+"""Pages of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.clusters import selectors as clusters
+from apps.clusters.models import Cluster
+from apps.core.errors import Forbidden
+from apps.core.pages import (
+    Action,
+    ActionPage,
+    Choice,
+    Column,
+    FilterField,
+    FormPage,
+    ListPage,
+    ObjectPage,
+    Tab,
+    find,
+    history_tab,
+    url,
+)
+from apps.tenants import access, holders, ledger, quotas, selectors
+from apps.tenants.forms import QueueForm, QuotaForm
+from apps.tenants.models import Queue, Team
+from apps.tenants.quotas import Quota
+from apps.tenants.states import QUEUE_STATES, QueueState
+
+
+class AdminPage:
+    """Mixed into pages of platform administrators. Others get 403: that such pages exist is no secret."""
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Show the refusal as every other error."""
+        actor = getattr(request, "actor", None)
+        if request.user.is_authenticated and not actor.is_admin:  # type: ignore[union-attr]
+            error = Forbidden(_("This page is for platform administrators."), code="admin_only")
+            return self.show_error(error)  # type: ignore[attr-defined]
+        return super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+
+
+class QueueList(ListPage):
+    """Queues with what is used of each."""
+
+    section = "queues"
+    title = gettext_lazy("Queues")
+    kind = "queue"
+    spec = selectors.QUEUE_LIST
+    row_template = "tenants/queue_row.html"
+    empty_title = gettext_lazy("You are in no team that has a queue.")
+    empty_text = gettext_lazy(
+        "A queue is a share of a cluster for a team: so much CPU, memory, GPUs and storage. An administrator makes it."
+    )
+    columns = (
+        Column(label=gettext_lazy("Name"), sort="name"),
+        Column(label=gettext_lazy("State")),
+        Column(label=gettext_lazy("Team"), sort="team", narrow=False),
+        Column(label=gettext_lazy("Cluster"), narrow=False),
+        Column(label=gettext_lazy("In use")),
+    )
+
+    def rows(self) -> QuerySet[Queue]:
+        return selectors.queues(self.actor)
+
+    def prepare(self, rows: Sequence[Queue]) -> None:
+        found = ledger.usages(rows)
+        for row in rows:
+            row.usage = found[row.pk]  # type: ignore[attr-defined]
+
+    def filters(self) -> Sequence[FilterField]:
+        states = [
+            Choice(value=state, label=QUEUE_STATES.labels[state]) for state in QueueState if state != QueueState.DELETED
+        ]
+        return (
+            FilterField(name="state", label=_("State"), choices=states),
+            FilterField(name="name", label=_("Search")),
+        )
+
+    def actions(self) -> Sequence[Action]:
+        if not self.actor.is_admin:
+            return ()
+        new = reverse("tenants:queue-new")
+        return (Action(verb="create", label=_("New queue"), url=new, icon="plus", post=False, primary=True),)
+
+
+def _overview(view: Any, queue: Queue) -> Mapping[str, Any]:
+    return {"usage": ledger.usage(queue), "role": access.role_in(view.actor, queue)}
+
+
+def _holders(view: Any, queue: Queue) -> Mapping[str, Any]:
+    return {"holders": holders.of(queue, view.actor), "most": holders.LIMIT}
+
+
+class QueuePage(ObjectPage):
+    """A queue: what is used, who holds it, what happened."""
+
+    section = "queues"
+    kind = "queue"
+    tabs = (
+        Tab(slug="overview", label=gettext_lazy("Overview"), template="tenants/queue_overview.html", context=_overview),
+        Tab(slug="holders", label=gettext_lazy("Holders"), template="tenants/queue_holders.html", context=_holders),
+        history_tab(),
+    )
+
+    def rows(self) -> QuerySet[Queue]:
+        return selectors.queues(self.actor)
+
+    def actions(self, obj: Queue) -> Sequence[Action]:
+        if not self.actor.is_admin or obj.state == QueueState.DELETING:
+            return ()
+        return (
+            Action(
+                verb="quota",
+                label=_("Change quota"),
+                url=url("tenants:queue-quota", obj),
+                icon="adjustments",
+                post=False,
+                primary=True,
+            ),
+            Action(
+                verb="delete",
+                label=_("Delete"),
+                url=url("tenants:queue-delete", obj),
+                icon="trash",
+                lost=_(
+                    "The queue “%(name)s” and its namespace are deleted. This is only possible when nothing lives in "
+                    "it any more."
+                )
+                % {"name": obj.name},
+            ),
+        )
+
+
+class NewQueue(AdminPage, FormPage):
+    """A new queue."""
+
+    section = "queues"
+    title = gettext_lazy("New queue")
+    submit_label = gettext_lazy("Make the queue")
+    form = QueueForm
+
+    def form_kwargs(self) -> dict[str, Any]:
+        return {
+            "teams": list(Team.objects.for_actor(self.actor).order_by("name")),
+            "clusters": list(clusters.clusters(self.actor).order_by("name")),
+        }
+
+    def initial(self) -> dict[str, Any]:
+        gib = 1 << 30
+        return {"cpu_millis": 4000, "memory_bytes": 8 * gib, "storage_bytes": 100 * gib, **self.request.GET.dict()}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        team: Team = find(Team.objects.for_actor(self.actor), data.pop("team"))
+        cluster: Cluster = find(clusters.clusters(self.actor), data.pop("cluster"))
+        pk, name = data.pop("id"), data.pop("name")
+        queue = quotas.create(actor=self.actor, id=pk, name=name, team=team, cluster=cluster, quota=Quota(**data))
+        return queue.get_absolute_url()
+
+
+class ChangeQuota(AdminPage, FormPage):
+    """The quota of a queue; what is used stands beside it."""
+
+    section = "queues"
+    title = gettext_lazy("Change quota")
+    form = QuotaForm
+    template = "tenants/quota_form.html"
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of the address."""
+        found: Queue = find(selectors.queues(self.actor), self.kwargs["pk"])
+        return found
+
+    def initial(self) -> dict[str, Any]:
+        queue = self.queue
+        return {name: getattr(queue, name) for name in QuotaForm.base_fields}
+
+    def extra(self) -> Mapping[str, Any]:
+        queue = self.queue
+        return {"object": queue, "usage": ledger.usage(queue)}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        data.pop("id")
+        return quotas.update(actor=self.actor, queue=self.queue, **data).get_absolute_url()
+
+
+class DeleteQueue(ActionPage):
+    """The button."""
+
+    done = gettext_lazy("The queue is being deleted.")
+
+    def rows(self) -> QuerySet[Queue]:
+        return selectors.queues(self.actor)
+
+    def act(self, obj: Queue) -> None:
+        quotas.delete(actor=self.actor, queue=obj)
