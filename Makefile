@@ -36,8 +36,8 @@ set-up-dev:
 
 # After a change of requirements*.in: pin everything again.
 requirements: set-up
-	@$(BIN)/uv pip compile -q requirements.in -o requirements.txt --no-header --no-emit-index-url --no-emit-find-links
-	@$(BIN)/uv pip compile -q requirements-dev.in -o requirements-dev.txt --no-header --no-emit-index-url --no-emit-find-links
+	@$(BIN)/uv pip compile -q requirements.in -o requirements.txt --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links
+	@$(BIN)/uv pip compile -q requirements-dev.in -o requirements-dev.txt --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links
 
 # After a change of words: collect them for translation.
 messages: set-up-dev
