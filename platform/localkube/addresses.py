@@ -6,8 +6,9 @@ import ipaddress
 from typing import Final
 
 from localkube import status
+from localkube.changes import Event
 from localkube.status import FieldError, Object
-from localkube.store import Event, Store
+from localkube.store import Store
 
 NETWORK: Final = ipaddress.ip_network("127.96.0.0/16")
 
@@ -27,7 +28,11 @@ class ServiceAddresses:
             return
         wanted = spec.get("clusterIP")
         if wanted and wanted != "None" and wanted in self._used:
-            errors = [FieldError.invalid("spec.clusterIPs", [wanted], "failed to allocate IP: provided IP is already allocated")]
+            errors = [
+                FieldError.invalid(
+                    "spec.clusterIPs", [wanted], "failed to allocate IP: provided IP is already allocated"
+                )
+            ]
             raise status.invalid("", "Service", service["metadata"]["name"], errors)
         spec["clusterIP"] = wanted or self._free()
         spec["clusterIPs"] = [spec["clusterIP"]]

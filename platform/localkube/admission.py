@@ -55,7 +55,9 @@ class Admission:
             error = status.forbidden(resource.group, resource.plural, obj["metadata"].get("name", ""), why)
             assert error.details is not None
             text = f"namespace {name} is being terminated"
-            error.details["causes"] = [{"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}]
+            error.details["causes"] = [
+                {"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}
+            ]
             raise error
 
     def _service_account(self, resource: Resource, obj: Object) -> None:
@@ -78,7 +80,9 @@ class Admission:
             if found:
                 spec["priorityClassName"] = found["metadata"]["name"]
         spec["priority"] = found["value"] if found else 0
-        spec["preemptionPolicy"] = found.get("preemptionPolicy", "PreemptLowerPriority") if found else "PreemptLowerPriority"
+        spec["preemptionPolicy"] = (
+            found.get("preemptionPolicy", "PreemptLowerPriority") if found else "PreemptLowerPriority"
+        )
 
     def _storage_class(self, obj: Object) -> None:
         if "storageClassName" in obj["spec"]:
@@ -133,7 +137,8 @@ def _violations(resource: Resource, obj: Object, limit_range: Object) -> list[st
                 for container in pods.containers(obj["spec"]):
                     section = container.get("resources") or {}
                     amounts = {
-                        part: {k: parse(v) for k, v in (section.get(part) or {}).items()} for part in ("requests", "limits")
+                        part: {k: parse(v) for k, v in (section.get(part) or {}).items()}
+                        for part in ("requests", "limits")
                     }
                     errors += _bounds(item, amounts["requests"], amounts["limits"])
             case "Pod", "pods":

@@ -20,7 +20,10 @@ PROVISIONER: Final = "localkube/volumes"
 INGRESS_CLASS: Final = "localkube"
 
 _OBJECTS: Final[tuple[tuple[str, Object], ...]] = (
-    *(("namespaces", {"metadata": {"name": name}}) for name in ("default", "kube-system", "kube-public", "kube-node-lease")),
+    *(
+        ("namespaces", {"metadata": {"name": name}})
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease")
+    ),
     (
         "priorityclasses",
         {
@@ -108,7 +111,9 @@ def tls(home: Path, address: str) -> ssl.SSLContext:
     if not (home / "server.pem").exists() or not marker.exists() or marker.read_text() != address:
         source = str(Path(__file__).parent.parent)
         command = [sys.executable, "-m", "localkube.certificates", str(home), address]
-        made = subprocess.run(command, env=os.environ | {"PYTHONPATH": source}, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            command, env=os.environ | {"PYTHONPATH": source}, capture_output=True, text=True, check=False
+        )
         if made.returncode:
             raise OSError(f"the server's certificate cannot be made: {made.stderr.strip()[-500:]}")
         marker.write_text(address)

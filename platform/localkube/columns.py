@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from localkube import selectors
+from localkube import podcolumns, selectors
+from localkube.ages import duration, parse_time, since
 from localkube.pods import condition, containers
 from localkube.resources import Resource
 from localkube.status import Object
@@ -33,42 +33,6 @@ class Column:
     format: str = ""
 
 
-def duration(seconds: float) -> str:
-    """An age as `duration.HumanDuration` prints it: 45s, 3m20s, 15m, 5h30m, 2d4h."""
-    total = int(seconds)
-    if total < 0:
-        return "0s" if total > -2 else "<invalid>"
-    if total < 120:
-        return f"{total}s"
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if minutes < 10:
-        return f"{minutes}m{total % 60}s" if total % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    return f"{years}y{days % 365}d" if years < 8 and days % 365 else f"{years}y"
-
-
-def parse_time(text: str) -> datetime:
-    """A `metav1.Time` or `MicroTime`."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
-def since(text: str | None) -> str:
-    """How long ago a time was."""
-    if not text:
-        return "<unknown>"
-    return duration((datetime.now(UTC) - parse_time(text)).total_seconds())
-
-
 def _name(obj: Object) -> Any:
     return obj["metadata"]["name"]
 
@@ -91,76 +55,11 @@ def _joined(values: Iterable[Any]) -> str:
     return ",".join(str(value) for value in values) or _NONE
 
 
-# Pods
-
-
-def _statuses(pod: Object) -> list[Object]:
-    return list(pod.get("status", {}).get("containerStatuses") or ())
-
-
-def _pod_ready(pod: Object) -> str:
-    ready = sum(1 for s in _statuses(pod) if s.get("ready"))
-    return f"{ready}/{len(pod['spec'].get('containers', []))}"
-
-
-def _pod_status(pod: Object) -> str:
-    status = pod.get("status", {})
-    reason = status.get("reason") or status.get("phase", "")
-    scheduled = condition(pod, "PodScheduled")
-    if scheduled and scheduled.get("reason") == "SchedulingGated":
-        reason = "SchedulingGated"
-    starting = False
-    total = len(pod["spec"].get("initContainers") or ())
-    for index, found in enumerate(status.get("initContainerStatuses") or ()):
-        state = found.get("state") or {}
-        ended = state.get("terminated")
-        if (ended and ended.get("exitCode") == 0) or found.get("started"):
-            continue
-        waiting = (state.get("waiting") or {}).get("reason", "")
-        if ended:
-            reason = f"Init:{ended.get('reason') or 'ExitCode:' + str(ended.get('exitCode'))}"
-        elif waiting and waiting != "PodInitializing":
-            reason = f"Init:{waiting}"
-        else:
-            reason = f"Init:{index}/{total}"
-        starting = True
-        break
-    if not starting:
-        running = False
-        for found in reversed(_statuses(pod)):
-            state = found.get("state") or {}
-            if (state.get("waiting") or {}).get("reason"):
-                reason = state["waiting"]["reason"]
-            elif state.get("terminated"):
-                ended = state["terminated"]
-                signal = f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode')}"
-                reason = ended.get("reason") or signal
-            elif found.get("ready") and "running" in state:
-                running = True
-        if reason == "Completed" and running:
-            reason = "Running" if (condition(pod, "Ready") or {}).get("status") == "True" else "NotReady"
-    if pod["metadata"].get("deletionTimestamp"):
-        if status.get("reason") == "NodeLost":
-            return "Unknown"
-        if status.get("phase") not in ("Succeeded", "Failed"):
-            return "Terminating"
-    return str(reason)
-
-
-def _pod_restarts(pod: Object) -> str:
-    count, last = 0, ""
-    for found in (*(pod.get("status", {}).get("initContainerStatuses") or ()), *_statuses(pod)):
-        count += found.get("restartCount", 0)
-        last = max(last, ((found.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or "")
-    return f"{count} ({since(last)} ago)" if count and last else str(count)
-
-
-# Others
-
-
 def _node_status(node: Object) -> str:
     ready = condition(node, "Ready")
-    text = {"True": "Ready", "False": "NotReady"}.get((ready or {}).get("status", ""), "NotReady" if ready else "Unknown")
+    text = {"True": "Ready", "False": "NotReady"}.get(
+        (ready or {}).get("status", ""), "NotReady" if ready else "Unknown"
+    )
     return text + (",SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else "")
 
 
@@ -277,7 +176,7 @@ def _slice_endpoints(obj: Object) -> str:
 def _default_mark(obj: Object) -> str:
     annotations = obj["metadata"].get("annotations") or {}
     marked = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
-    return obj["metadata"]["name"] + (" (default)" if marked else "")
+    return f"{obj['metadata']['name']} (default)" if marked else str(obj["metadata"]["name"])
 
 
 _NAME: Final = Column("Name", _name, format="name")
@@ -293,9 +192,9 @@ _COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "namespaces": (_NAME, Column("Status", _path("status", "phase")), _AGE),
     "pods": (
         _NAME,
-        Column("Ready", _pod_ready),
-        Column("Status", _pod_status),
-        Column("Restarts", _pod_restarts),
+        Column("Ready", podcolumns.ready_count),
+        Column("Status", podcolumns.status_text),
+        Column("Restarts", podcolumns.restarts),
         _AGE,
         Column("IP", _path("status", "podIP"), 1),
         Column("Node", _path("spec", "nodeName"), 1),
@@ -394,7 +293,12 @@ _COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("Ports", lambda i: "80, 443" if i.get("spec", {}).get("tls") else "80"),
         _AGE,
     ),
-    "ingressclasses": (_NAME, Column("Controller", _path("spec", "controller")), Column("Parameters", lambda _: _NONE), _AGE),
+    "ingressclasses": (
+        _NAME,
+        Column("Controller", _path("spec", "controller")),
+        Column("Parameters", lambda _: _NONE),
+        _AGE,
+    ),
     "networkpolicies": (
         _NAME,
         Column("Pod-Selector", lambda p: selectors.to_text(p["spec"].get("podSelector")) or _NONE),

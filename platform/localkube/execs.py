@@ -21,7 +21,9 @@ def require_websocket(request: web.BaseRequest, what: str) -> None:
     """Refuse the older SPDY upgrade and plain requests. Raises ApiError 400 or 501."""
     upgrade = request.headers.get("Upgrade", "").lower()
     if upgrade.startswith("spdy"):
-        raise status.not_implemented(f"{what} over SPDY (use a client that speaks WebSocket, such as kubectl 1.31 or later)")
+        raise status.not_implemented(
+            f"{what} over SPDY (use a client that speaks WebSocket, such as kubectl 1.31 or later)"
+        )
     if upgrade != "websocket":
         raise status.bad_request("Upgrade request required")
 

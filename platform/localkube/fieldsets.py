@@ -1,7 +1,7 @@
 """Field sets and server-side apply: who owns which field, the structured merge, and its conflicts.
 
-The rules are those of sigs.k8s.io/structured-merge-diff for the lists below; a list that is not named here is atomic, as
-every list of a custom resource is (their schemas are not read).
+The rules are those of sigs.k8s.io/structured-merge-diff for the lists below; a list that is not named here is atomic,
+as every list of a custom resource is (their schemas are not read).
 """
 
 from __future__ import annotations
@@ -72,10 +72,7 @@ def _list_keys(name: str, items: list[Any]) -> tuple[str, ...] | None:
     if not all(isinstance(item, dict) for item in items):
         return None
     if name == "ports":
-        for field, keys in _PORT_KEYS.items():
-            if items and all(field in item for item in items):
-                return keys
-        return None
+        return next((k for field, k in _PORT_KEYS.items() if items and all(field in item for item in items)), None)
     keys = LIST_KEYS.get(name)
     return keys if keys and all(key in item for item in items for key in keys if key != "protocol") else None
 

@@ -17,7 +17,7 @@ from localkube.status import ApiError, FieldError, Object
 from localkube.store import Store, copy, now
 from localkube.watch import serve_watch
 
-Body = tuple[int, Object]
+Handler = Callable[[web.BaseRequest, Target], Awaitable[web.Response]]
 
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -46,6 +46,7 @@ class Handlers:
     async def handle(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """One request, by method and by whether a name and a subresource are given. Raises ApiError."""
         method, named = request.method, target.name is not None
+        handler: Handler | None
         if not named:
             if method == "GET" and requests.flag(request, "watch"):
                 return await serve_watch(self.store, target, request)
@@ -61,13 +62,13 @@ class Handlers:
                 "PATCH": self._patch,
                 "DELETE": self._delete,
             }.get(method)
-        if handler is None or (target.resource.namespaced and method == "POST" and target.namespace is None and not named):
+        if handler is None or (
+            target.resource.namespaced and method == "POST" and target.namespace is None and not named
+        ):
             raise ApiError(405, "the server does not allow this method on the requested resource", details={})
         return await handler(request, target)
 
-    def _subresource(
-        self, target: Target, method: str
-    ) -> Callable[[web.BaseRequest, Target], Awaitable[web.Response]] | None:
+    def _subresource(self, target: Target, method: str) -> Handler | None:
         match target.subresource, method:
             case "status", "GET":
                 return self._get
@@ -167,7 +168,7 @@ class Handlers:
         kind = obj.setdefault("kind", target.resource.kind)
         obj.setdefault("apiVersion", target.resource.api_version)
         if kind != target.resource.kind:
-            raise status.bad_request(f'{kind} cannot be handled as a {target.resource.kind}: unknown conversion')
+            raise status.bad_request(f"{kind} cannot be handled as a {target.resource.kind}: unknown conversion")
         metadata = obj.setdefault("metadata", {})
         check_name(metadata, target.name)
         metadata["name"] = target.name
@@ -312,7 +313,9 @@ def bind(store: Store, namespace: str, name: str, node: str) -> None:
     """Give a pod to a node, once. Raises ApiError 404 and 409."""
     pod = store.get("pods", namespace, name)
     if pod["spec"].get("nodeName"):
-        raise status.conflict("", "pods/binding", name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+        raise status.conflict(
+            "", "pods/binding", name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        )
     pod["spec"]["nodeName"] = node
     conditions = pod["status"].setdefault("conditions", [])
     conditions[:] = [c for c in conditions if c["type"] != "PodScheduled"]
@@ -326,7 +329,9 @@ def patched(content_type: str, resource: Resource | None, current: Object, patch
     if content_type == _JSON_PATCH:
         return patches.json_patch(current, patch)
     if not isinstance(patch, dict):
-        raise status.bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+        raise status.bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+        )
     if content_type == _STRATEGIC and (resource is None or not resource.custom):
         return copy(patches.strategic_merge(current, patch))  # type: ignore[no-any-return]
     if content_type == _MERGE:

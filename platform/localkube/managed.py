@@ -33,19 +33,17 @@ class Entry:
 
 
 def _read(obj: Object | None) -> list[Entry]:
-    entries = []
-    for raw in ((obj or {}).get("metadata") or {}).get("managedFields") or ():
-        entries.append(
-            Entry(
-                raw.get("manager", ""),
-                raw.get("operation", ""),
-                raw.get("apiVersion", ""),
-                raw.get("time", ""),
-                decode(raw.get("fieldsV1") or {}),
-                raw.get("subresource", ""),
-            )
+    return [
+        Entry(
+            raw.get("manager", ""),
+            raw.get("operation", ""),
+            raw.get("apiVersion", ""),
+            raw.get("time", ""),
+            decode(raw.get("fieldsV1") or {}),
+            raw.get("subresource", ""),
         )
-    return entries
+        for raw in ((obj or {}).get("metadata") or {}).get("managedFields") or ()
+    ]
 
 
 def _write(obj: Object, entries: list[Entry]) -> None:

@@ -61,8 +61,10 @@ def qos_class(spec: Object) -> str:
         limited = {k: parse(v) for k, v in (section.get("limits") or {}).items() if k in ("cpu", "memory")}
         requests = requests or any(requested.values())
         limits = limits or any(limited.values())
-        guaranteed = guaranteed and limited.keys() == {"cpu", "memory"} and all(
-            requested.get(name, amount) == amount for name, amount in limited.items()
+        guaranteed = (
+            guaranteed
+            and limited.keys() == {"cpu", "memory"}
+            and all(requested.get(name, amount) == amount for name, amount in limited.items())
         )
     if not requests and not limits:
         return "BestEffort"

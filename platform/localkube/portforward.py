@@ -6,7 +6,7 @@ import asyncio
 import os
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
@@ -76,7 +76,8 @@ class _Channels:
         listener = asyncio.create_task(self._from_client())
         try:
             # One connection a port and no half-close in this protocol: when the pod's side ends, so does the session.
-            await asyncio.wait({listener, asyncio.gather(*tasks)}, return_when=asyncio.FIRST_COMPLETED)
+            ended: set[asyncio.Future[Any]] = {listener, asyncio.gather(*tasks)}
+            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (listener, *tasks):
                 task.cancel()

@@ -10,11 +10,12 @@ from collections import defaultdict
 from typing import Final
 
 from localkube import pods, status
+from localkube.changes import Event
 from localkube.quantity import ZERO, Quantity, QuantityError, parse
 from localkube.resources import Resource
 from localkube.selectors import Requirement
 from localkube.status import ApiError, Object
-from localkube.store import Event, Store
+from localkube.store import Store
 
 Usage = dict[str, Quantity]
 
@@ -79,8 +80,10 @@ def _countable(resource: str) -> bool:
 def _in_scope(quota: Object, resource: Resource, obj: Object) -> bool:
     spec = quota.get("spec", {})
     scopes = [Requirement(scope, "Exists") for scope in spec.get("scopes") or ()]
-    for term in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
-        scopes.append(Requirement(term["scopeName"], term["operator"], tuple(term.get("values") or ())))
+    scopes += [
+        Requirement(term["scopeName"], term["operator"], tuple(term.get("values") or ()))
+        for term in (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    ]
     if not scopes:
         return True
     if resource.key != "pods":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localkube import defaults, managed, schema, status, validation
+from localkube import defaults, immutable, managed, schema, status, validation
 from localkube.addresses import ServiceAddresses
 from localkube.admission import Admission
 from localkube.resources import Resource
@@ -70,7 +70,9 @@ class Registry:
             managed.track_update(None, obj, manager=write.manager)
         return self.store.insert(resource, obj, dry_run=write.dry_run)
 
-    def update(self, resource: Resource, obj: Object, write: Write = INTERNAL, *, managed_fields: bool = True) -> Object:
+    def update(
+        self, resource: Resource, obj: Object, write: Write = INTERNAL, *, managed_fields: bool = True
+    ) -> Object:
         """Replace an object (or, by `write.subresource`, its status) and return it as stored.
 
         managed_fields=False keeps the managedFields that `obj` brings: server-side apply has worked them out.
@@ -87,7 +89,7 @@ class Registry:
         merged = self.store.merge(resource, stored, obj, None if whole else write.subresource)
         if whole:
             self._pod_fields(resource, merged, write, old=stored)
-            validation.check_update(resource, stored, merged)
+            immutable.check(resource, stored, merged)
             self.admission.update(resource, merged, stored)
             if managed_fields and write.manager:
                 managed.track_update(stored, merged, manager=write.manager, subresource=write.subresource)
@@ -164,12 +166,14 @@ class Registry:
             raise status.bad_request(f"{text} into Go struct field {kind}.metadata of type v1.ObjectMeta")
         given = metadata.get("namespace")
         if resource.namespaced and given and namespace and given != namespace:
-            raise status.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         if resource.namespaced:
             metadata["namespace"] = namespace or given or "default"
         else:
             metadata.pop("namespace", None)
-        return metadata  # type: ignore[no-any-return]
+        return metadata
 
     def _pod_fields(self, resource: Resource, obj: Object, write: Write, old: Object | None = None) -> None:
         """Ask the node about the fields of a pod or template that a client sent."""

@@ -16,7 +16,13 @@ from localkube.resources import REFUSED, Resource, ResourceTable
 from localkube.status import ApiError, FieldError, Object
 
 MAX_BODY: Final = 3 * 1024 * 1024
-_JSON_TYPES: Final = ("", "application/json", "application/octet-stream", "text/plain", "application/x-www-form-urlencoded")
+_JSON_TYPES: Final = (
+    "",
+    "application/json",
+    "application/octet-stream",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+)
 _YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "application/apply-patch+yaml")
 
 
@@ -123,7 +129,13 @@ def decode(data: bytes, kind: str, content_type: str) -> Any:
     """JSON or YAML. Raises ApiError 400 for neither, 415 for protobuf and others."""
     plain = content_type.partition(";")[0].strip().lower()
     if plain not in _JSON_TYPES and plain not in _YAML_TYPES and not plain.endswith("+json"):
-        raise ApiError(415, f"the body of the request was in an unknown format - accepted media types include: {_ACCEPTED}")
+        if "protobuf" in plain:
+            raise ApiError(
+                415, "localkube takes no protobuf, which this command sends: use kubectl apply, or send JSON"
+            )
+        raise ApiError(
+            415, f"the body of the request was in an unknown format - accepted media types include: {_ACCEPTED}"
+        )
     try:
         return json.loads(data)
     except ValueError as error:

@@ -83,7 +83,7 @@ class NoNode:
     async def stop(self) -> None:
         return None
 
-    async def logs(
+    def logs(
         self,
         pod: Object,
         container: str,
@@ -96,7 +96,6 @@ class NoNode:
         previous: bool,
     ) -> AsyncIterator[bytes]:
         raise _no_node()
-        yield b""
 
     async def exec(self, pod: Object, container: str, command: list[str], *, tty: bool, stdin: bool) -> ExecSession:
         raise _no_node()

@@ -14,8 +14,23 @@ from localkube.resources import Resource
 from localkube.status import ApiError, Object
 
 _METADATA: Final = frozenset(
-    "name namespace generateName labels annotations finalizers ownerReferences uid resourceVersion creationTimestamp "
-    "deletionTimestamp deletionGracePeriodSeconds generation managedFields selfLink".split()
+    (
+        "name",
+        "namespace",
+        "generateName",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "managedFields",
+        "selfLink",
+    )
 )
 _EVENT: Final = (
     "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime series action related "
@@ -67,8 +82,8 @@ FIELDS: Final[dict[str, Fields]] = {
         stored="minReadySeconds persistentVolumeClaimRetentionPolicy",
     ),
     "jobs": Fields(
-        spec="parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished suspend completionMode "
-        "selector manualSelector template podReplacementPolicy",
+        spec="parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished suspend "
+        "completionMode selector manualSelector template podReplacementPolicy",
         refused="podFailurePolicy successPolicy backoffLimitPerIndex maxFailedIndexes managedBy",
     ),
     "ingresses": Fields(spec="rules ingressClassName defaultBackend", stored="tls"),
@@ -135,6 +150,8 @@ def check_applied(resource: Resource, obj: Object) -> None:
     unknown = _unknown(resource, obj)
     if unknown:
         metadata = obj["metadata"]
-        shown = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
+        shown = (
+            f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
+        )
         listed = "".join(f".{'.'.join(path)}: field not declared in schema" for path in unknown[:1])
         raise ApiError(500, f"failed to create typed patch object ({shown}): {listed}", reason="InternalError")

@@ -87,8 +87,10 @@ def from_object(selector: Object | None) -> LabelSelector:
     """A `metav1.LabelSelector` of a spec (matchLabels, matchExpressions)."""
     selector = selector or {}
     requirements = [Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
-    for term in selector.get("matchExpressions") or ():
-        requirements.append(Requirement(term["key"], term["operator"], tuple(term.get("values") or ())))
+    requirements += [
+        Requirement(term["key"], term["operator"], tuple(term.get("values") or ()))
+        for term in selector.get("matchExpressions") or ()
+    ]
     return LabelSelector(tuple(requirements))
 
 

@@ -90,7 +90,10 @@ class Server:
             return self._health(path)
         self._authenticate(request)
         if path == "/":
-            return respond(200, {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]})
+            return respond(
+                200,
+                {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]},
+            )
         if document := discovery.answer(path, self.store.resources, self.address):
             return respond(200, document)
         if review := await self._review(request):

@@ -1,4 +1,7 @@
-"""SPDY/3.1 framing, as much as `kubectl port-forward` speaks inside a WebSocket. No flow control, as in kubectl's own."""
+"""SPDY/3.1 framing, as much as `kubectl port-forward` speaks inside a WebSocket.
+
+No flow control: kubectl's own implementation has none.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ _WORDS: Final = (
     "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma "
     "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
     "user-agent vary via warning www-authenticate method get status"
-).split() + ["200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"]
+)
+_PHRASES: Final = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
 _TAIL: Final = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
     "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
@@ -28,7 +32,9 @@ _TAIL: Final = (
     "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
     "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
-DICTIONARY: Final = b"".join(struct.pack(">I", len(word)) + word.encode() for word in _WORDS) + _TAIL.encode()
+DICTIONARY: Final = (
+    b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS.split(" "), *_PHRASES)) + _TAIL.encode()
+)
 """The compression dictionary of the SPDY/3 specification, §2.6.10.1."""
 
 

@@ -7,7 +7,6 @@ and watches hand out the stored objects themselves for speed: never change those
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
@@ -15,12 +14,12 @@ import sqlite3
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from localkube import status
+from localkube.changes import Event, Watch
 from localkube.resources import Resource, ResourceTable
 from localkube.selectors import matcher
 from localkube.status import ApiError, Object
@@ -32,7 +31,6 @@ Key = tuple[str, str, str]
 
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_WATCH_BACKLOG: Final = 20_000
 
 
 def copy(value: Any) -> Any:
@@ -51,40 +49,6 @@ def now() -> str:
 
 def _without(metadata: Object, *names: str) -> Object:
     return {key: value for key, value in metadata.items() if key not in names}
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One committed change. `previous` lets a watch with a selector see an object enter and leave its selection."""
-
-    type: str
-    resource: str
-    obj: Object
-    previous: Object | None
-    version: int
-
-
-@dataclass(eq=False)
-class Watch:
-    """Events of one resource after a version, in order, without a gap. Close it when done."""
-
-    resource: str
-    events: deque[Event]
-    overflowed: bool = False
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def push(self, event: Event) -> None:
-        if len(self.events) >= _WATCH_BACKLOG:
-            self.overflowed = True
-        else:
-            self.events.append(event)
-        self._wake.set()
-
-    async def wait(self) -> None:
-        """Return when there may be something to read."""
-        if not self.events and not self.overflowed:
-            self._wake.clear()
-            await self._wake.wait()
 
 
 class Store:
@@ -200,7 +164,7 @@ class Store:
         obj.setdefault("kind", kind.kind)
         metadata: Object = obj.setdefault("metadata", {})
         if not metadata.get("name") and metadata.get("generateName"):
-            suffix = "".join(random.choices(_NAME_LETTERS, k=5))
+            suffix = "".join(random.choices(_NAME_LETTERS, k=5))  # noqa: S311 - a name, no secret
             metadata["name"] = metadata["generateName"][:58] + suffix
         if not metadata.get("name"):
             error = status.FieldError.required("metadata.name", "name or generateName is required")

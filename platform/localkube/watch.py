@@ -10,10 +10,11 @@ from typing import Final
 from aiohttp import web
 
 from localkube import requests, selectors, status, table
+from localkube.changes import Event
 from localkube.requests import Target
 from localkube.selectors import Matcher
 from localkube.status import ApiError, Object
-from localkube.store import Event, Store
+from localkube.store import Store
 
 _BOOKMARK_S: Final = 60.0
 _INITIAL_END: Final = "k8s.io/initial-events-end"
@@ -38,10 +39,10 @@ class _Stream:
 
     def line(self, event_type: str, obj: Object) -> bytes:
         shaped = obj
-        if event_type not in ("ERROR", "BOOKMARK") or self._as.kind != "object":
-            if event_type != "ERROR":
-                shaped = self._as.watch_object(self._target.resource, obj, first=self._first, bookmark=event_type == "BOOKMARK")
-                self._first = False
+        if event_type != "ERROR":
+            bookmark = event_type == "BOOKMARK"
+            shaped = self._as.watch_object(self._target.resource, obj, first=self._first, bookmark=bookmark)
+            self._first = False
         return json.dumps({"type": event_type, "object": shaped}, separators=(",", ":")).encode() + b"\n"
 
     async def send(self, lines: list[bytes]) -> None:
@@ -113,7 +114,9 @@ async def serve_watch(store: Store, target: Target, request: web.BaseRequest) ->
     try:
         skip_list = request.query.get("sendInitialEvents") is not None and not streaming_list
         if (streaming_list or version == 0) and not skip_list:
-            items, _ = store.list(key, target.namespace, labels=request.query.get("labelSelector"), fields=fields or None)
+            items, _ = store.list(
+                key, target.namespace, labels=request.query.get("labelSelector"), fields=fields or None
+            )
             lines = [stream.line("ADDED", obj) for obj in items]
         if streaming_list and bookmarks:
             lines.append(stream.line("BOOKMARK", _bookmark(target, begin, initial_end=True)))

@@ -121,14 +121,16 @@ class FakeNode:
 
     async def logs(self, pod, container, *, follow, since, tail_lines, timestamps, limit_bytes, previous):
         if previous:
-            raise bad_request(f'previous terminated container "{container}" in pod "{pod["metadata"]["name"]}" not found')
+            raise bad_request(
+                f'previous terminated container "{container}" in pod "{pod["metadata"]["name"]}" not found'
+            )
         stamp = datetime(2026, 1, 1, tzinfo=UTC).isoformat() + " " if timestamps else ""
         lines = [f"{stamp}line {number}\n".encode() for number in range(3)]
         for line in lines[-tail_lines if tail_lines is not None else 0 :]:
             yield line
         try:
-            while follow:
-                await asyncio.sleep(3600)
+            if follow:
+                await asyncio.Event().wait()
         finally:
             self.stopped_logs += 1
 

@@ -22,9 +22,10 @@ def test_apply_creates_then_changes_then_changes_nothing(api, sets):
     settled = api.until(path, lambda s: s["status"].get("observedGeneration") == 1)
     assert again.code == 200
     assert again.body["metadata"]["generation"] == 1
-    assert api.apply(path, stateful_set(replicas=0)).body["metadata"]["resourceVersion"] == settled["metadata"][
-        "resourceVersion"
-    ]
+    assert (
+        api.apply(path, stateful_set(replicas=0)).body["metadata"]["resourceVersion"]
+        == settled["metadata"]["resourceVersion"]
+    )
     changed = api.apply(path, stateful_set(replicas=2)).body
     assert (changed["spec"]["replicas"], changed["metadata"]["generation"]) == (2, 2)
 

@@ -68,7 +68,9 @@ def test_a_new_template_replaces_the_pods_and_a_deleted_or_failed_one_comes_back
     changed = stateful_set(replicas=2)["spec"]["template"]
     changed["spec"]["containers"][0]["image"] = "other:2"
     api.patch(f"{sets}/web", {"spec": {"template": changed}})
-    after = api.until(f"{sets}/web", lambda s: s["status"].get("updatedReplicas") == s["status"].get("readyReplicas") == 2)
+    after = api.until(
+        f"{sets}/web", lambda s: s["status"].get("updatedReplicas") == s["status"].get("readyReplicas") == 2
+    )
     assert after["status"]["currentRevision"] != before["status"]["currentRevision"]
     old = api.get(ns + "/pods/web-0").body
     assert old["spec"]["containers"][0]["image"] == "other:2"
@@ -108,7 +110,10 @@ def test_a_job_completes_once_its_pods_succeeded(api, cluster, ns):
     assert types == {"SuccessCriteriaMet": "True", "Complete": "True"}
     assert "active" not in done["status"]
     assert "Completed" in reasons(api, ns)
-    assert all("finalizers" not in p["metadata"] or not p["metadata"]["finalizers"] for p in api.get(ns + "/pods").body["items"])
+    assert all(
+        "finalizers" not in p["metadata"] or not p["metadata"]["finalizers"]
+        for p in api.get(ns + "/pods").body["items"]
+    )
 
 
 def test_a_job_fails_by_its_backoff_limit_and_by_its_deadline(api, cluster, ns):
@@ -235,7 +240,12 @@ def test_a_namespace_takes_its_content_along_and_refuses_new(api):
 
 
 def owned(name, owner, **more):
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    }
     return {"metadata": {"name": name, "ownerReferences": [reference | more]}}
 
 
@@ -293,7 +303,9 @@ def test_deleting_a_running_pod_is_two_phases_and_a_waiting_one_is_gone_at_once(
 def test_a_pods_spec_is_immutable_but_for_a_few_fields(api, ns):
     api.post(ns + "/pods", pod(annotations={"fake/hold": ""}))
     refused = api.patch(ns + "/pods/p", {"spec": {"restartPolicy": "Never"}})
-    assert refused.message.startswith('Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than')
+    assert refused.message.startswith(
+        'Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than'
+    )
     assert api.patch(ns + "/pods/p", {"spec": {"activeDeadlineSeconds": 5}}).code == 200
 
 
@@ -326,7 +338,9 @@ def test_a_custom_resource_is_served_and_goes_with_its_definition(api, ns):
     conditions = api.until(f"{path}/things.example.com", lambda d: d.get("status"))["status"]["conditions"]
     assert {c["type"] for c in conditions} >= {"Established", "NamesAccepted"}
     things = f"/apis/example.com/v1/namespaces/{ns.rpartition('/')[2]}/things"
-    made = api.post(things, {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": 1}})
+    made = api.post(
+        things, {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": 1}}
+    )
     assert made.body["spec"] == {"a": 1}
     api.patch(f"{things}/t/status", {"status": {"done": True}})
     assert api.get(f"{things}/t").body["status"] == {"done": True}

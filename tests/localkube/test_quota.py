@@ -161,7 +161,12 @@ def test_pods_of_a_stateful_set_meet_the_quota_and_come_when_there_is_room(api, 
 
 
 def test_a_limit_range_gives_defaults_and_refuses_what_is_over_its_maximum(api, ns):
-    item = {"type": "Container", "default": {"cpu": "200m"}, "defaultRequest": {"cpu": "100m"}, "max": {"memory": "1Gi"}}
+    item = {
+        "type": "Container",
+        "default": {"cpu": "200m"},
+        "defaultRequest": {"cpu": "100m"},
+        "max": {"memory": "1Gi"},
+    }
     api.post(ns + "/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": [item]}})
     made = api.post(ns + "/pods", pod()).body
     assert made["spec"]["containers"][0]["resources"] == {

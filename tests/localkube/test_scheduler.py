@@ -91,11 +91,14 @@ def add_node(api, name, **more):
 
 
 def test_selectors_affinity_and_taints_choose_the_node(empty):
-    add_node(empty, "gpu-node", labels={"gpu": "v100"}, taints=[{"key": "only", "value": "gpu", "effect": "NoSchedule"}])
+    add_node(
+        empty, "gpu-node", labels={"gpu": "v100"}, taints=[{"key": "only", "value": "gpu", "effect": "NoSchedule"}]
+    )
     empty.post(NS + "/pods", pod("intolerant", spec={"nodeSelector": {"gpu": "v100"}}))
     text = unschedulable(empty, "intolerant")
     assert text.startswith(
-        "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s)."
+        "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+        "1 node(s) had untolerated taint(s)."
     )
     tolerations = [{"key": "only", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
     term = {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["v100", "a100"]}]}
@@ -123,7 +126,9 @@ def test_a_pod_waits_for_its_claim_and_goes_when_it_is_bound(empty):
 
 def test_a_silent_node_is_tainted_its_pods_are_not_ready_and_leave_after_their_toleration(empty):
     add_node(empty, "far", labels={"far": "yes"})
-    quick = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
+    quick = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+    ]
     for name, tolerations in (("leaves", quick), ("stays", [])):
         empty.post(NS + "/pods", pod(name, spec={"nodeSelector": {"far": "yes"}, "tolerations": tolerations}))
         empty.until(f"{NS}/pods/{name}", lambda p: p["spec"].get("nodeName"))

@@ -58,7 +58,9 @@ class EndpointsController(Controller):
         metadata = service["metadata"]
         everyone = bool(service["spec"].get("publishNotReadyAddresses"))
         ports = [_port(port, found[0]) for port in service["spec"].get("ports") or ()] if found else []
-        ready = [pod for pod in found if (everyone or pods.is_ready(pod)) and not pod["metadata"].get("deletionTimestamp")]
+        ready = [
+            pod for pod in found if (everyone or pods.is_ready(pod)) and not pod["metadata"].get("deletionTimestamp")
+        ]
         waiting = [pod for pod in found if pod not in ready and not pod["metadata"].get("deletionTimestamp")]
         subset: Object = {}
         if ready:

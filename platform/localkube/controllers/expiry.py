@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from datetime import UTC, datetime
 from typing import Final
 
-from localkube.columns import parse_time
+from localkube.ages import parse_time
 from localkube.controllers.base import Controller
 from localkube.status import Object
 

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import Final
 
+from localkube.changes import Event
 from localkube.controllers.base import Controller
 from localkube.status import ApiError, Object
-from localkube.store import Event, copy
+from localkube.store import copy
 
 _FOREGROUND: Final = "foregroundDeletion"
 _ORPHAN: Final = "orphan"

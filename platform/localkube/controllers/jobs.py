@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from localkube import events, pods
-from localkube.columns import parse_time
+from localkube.ages import parse_time
 from localkube.controllers.base import Controller, controller_of, controller_ref, key_of
 from localkube.status import ApiError, Object
 from localkube.store import copy, now
@@ -168,14 +168,12 @@ class JobController(Controller):
         failures = [p for p in self._pods(job) if p.get("status", {}).get("phase") == "Failed"]
         if not failures:
             return 0
-        ends = []
-        for pod in failures:
-            for found in pod["status"].get("containerStatuses") or ():
-                if text := ((found.get("state") or {}).get("terminated") or {}).get("finishedAt"):
-                    ends.append(parse_time(text))
+        found = [s for pod in failures for s in pod["status"].get("containerStatuses") or ()]
+        texts = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") for s in found]
+        ends = [parse_time(text) for text in texts if text]
         if not ends:
             return 0
-        pause = min(_LONGEST_BACKOFF_S, _BACKOFF_S * 2 ** (len(failures) - 1))
+        pause: float = min(_LONGEST_BACKOFF_S, _BACKOFF_S * 2 ** (len(failures) - 1))
         return pause - (datetime.now(UTC) - max(ends)).total_seconds()
 
     def _create(self, job: Object, index: int) -> Object:
@@ -204,9 +202,7 @@ class JobController(Controller):
             created = self.registry.create(self.store.resources["pods"], metadata["namespace"], pod)
         except ApiError as error:
             text = f"Error creating: {error.message}"
-            events.record(
-                self.store, job, reason="FailedCreate", message=text, component=_COMPONENT, type_="Warning"
-            )
+            events.record(self.store, job, reason="FailedCreate", message=text, component=_COMPONENT, type_="Warning")
             raise
         text = f"Created pod: {created['metadata']['name']}"
         events.record(self.store, job, reason="SuccessfulCreate", message=text, component=_COMPONENT)

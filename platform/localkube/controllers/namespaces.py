@@ -71,7 +71,10 @@ def _explain(namespace: Object, remaining: dict[Resource, tuple[Object, ...]]) -
     """Write the conditions that say what a namespace waits for; False when they already say it."""
     counts = [f"{kind.qualified}. has {len(found)} resource instances" for kind, found in remaining.items()]
     finalizers = Counter(
-        finalizer for found in remaining.values() for obj in found for finalizer in obj["metadata"].get("finalizers") or ()
+        finalizer
+        for found in remaining.values()
+        for obj in found
+        for finalizer in obj["metadata"].get("finalizers") or ()
     )
     at = now()
     changed = set_condition(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from localkube import events, pods
-from localkube.columns import parse_time
+from localkube.ages import parse_time
 from localkube.controllers.base import Controller
 from localkube.status import Object
 from localkube.store import copy, now
@@ -61,7 +61,9 @@ class NodeController(Controller):
         at = {t["key"]: t.get("timeAdded") for t in node.get("spec", {}).get("taints") or ()}
         if state != "True":
             name = _UNREACHABLE if state == "Unknown" else _NOT_READY
-            taints += [{"key": name, "effect": e, "timeAdded": at.get(name) or now()} for e in ("NoSchedule", "NoExecute")]
+            taints += [
+                {"key": name, "effect": e, "timeAdded": at.get(name) or now()} for e in ("NoSchedule", "NoExecute")
+            ]
         if node.get("spec", {}).get("unschedulable"):
             taints.append({"key": _UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": at.get(_UNSCHEDULABLE) or now()})
         if taints == (node.get("spec", {}).get("taints") or []):

@@ -120,9 +120,7 @@ class Scheduler(Controller):
     def _unschedulable(self, pod: Object, text: str) -> None:
         metadata = pod["metadata"]
         current = self.store.get("pods", metadata["namespace"], metadata["name"])
-        changed = pods.set_condition(
-            current, "PodScheduled", "False", reason="Unschedulable", message=text, at=now()
-        )
+        changed = pods.set_condition(current, "PodScheduled", "False", reason="Unschedulable", message=text, at=now())
         if changed:
             self.store.update("pods", current, subresource="status")
             self._record(pod, "Warning", "FailedScheduling", text)

@@ -138,7 +138,9 @@ class StatefulSetController(Controller):
             text = f"create Pod {name} in StatefulSet {metadata['name']} failed error: {error.message}"
             self._record(stateful_set, "FailedCreate", text, type_="Warning")
             raise
-        self._record(stateful_set, "SuccessfulCreate", f"create Pod {name} in StatefulSet {metadata['name']} successful")
+        self._record(
+            stateful_set, "SuccessfulCreate", f"create Pod {name} in StatefulSet {metadata['name']} successful"
+        )
 
     def _pod(self, stateful_set: Object, ordinal: int, name: str, revision: str) -> Object:
         spec = stateful_set["spec"]
@@ -155,9 +157,7 @@ class StatefulSetController(Controller):
             pod_spec["subdomain"] = spec["serviceName"]
         claims = {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates") or ()}
         kept = [volume for volume in pod_spec.get("volumes") or () if volume["name"] not in claims]
-        made = [
-            {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in sorted(claims)
-        ]
+        made = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in sorted(claims)]
         if kept or made:
             pod_spec["volumes"] = kept + made
         return {

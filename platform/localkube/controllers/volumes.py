@@ -101,9 +101,9 @@ class VolumeController(Controller):
             if storage_class.get("provisioner") != PROVISIONER:
                 provisioner = storage_class.get("provisioner")
                 text = (
-                    f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually "
-                    "by the system administrator. If volume creation is delayed, please verify that the provisioner is "
-                    "running and correctly registered."
+                    f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or "
+                    "manually by the system administrator. If volume creation is delayed, please verify that the "
+                    "provisioner is running and correctly registered."
                 )
                 self._record(claim, "ExternalProvisioning", text)
                 return

@@ -1,0 +1,109 @@
+"""Names, labels and the rest of an object's metadata: what is allowed, in the real server's words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from localkube import status
+from localkube.resources import Resource
+from localkube.status import FieldError, Object
+
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_LABEL_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_PATH_NAME: Final = re.compile(r"(?!\.\.?$)[^/%]+")
+
+SUBDOMAIN_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+DNS_LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_LABEL_VALUE_TEXT: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_LABEL_NAME_TEXT: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+Errors = list[FieldError]
+
+
+def name_errors(field: str, name: str, pattern: re.Pattern[str], text: str, limit: int) -> Errors:
+    errors = []
+    if len(name) > limit:
+        errors.append(FieldError.invalid(field, name, f"must be no more than {limit} characters"))
+    if not pattern.fullmatch(name):
+        errors.append(FieldError.invalid(field, name, text))
+    return errors
+
+
+def metadata_errors(resource: Resource, metadata: Object) -> Errors:
+    name = metadata.get("name") or metadata.get("generateName", "").rstrip("-")
+    if resource.key == "namespaces" or resource.key == "services":
+        errors = name_errors("metadata.name", name, DNS_LABEL, DNS_LABEL_TEXT, 63)
+    elif resource.group == "rbac.authorization.k8s.io":
+        errors = (
+            [] if _PATH_NAME.fullmatch(name) else [FieldError.invalid("metadata.name", name, "may not contain '/'")]
+        )
+    else:
+        errors = name_errors("metadata.name", name, SUBDOMAIN, SUBDOMAIN_TEXT, 253)
+    errors += label_errors("metadata.labels", metadata.get("labels"))
+    for key in metadata.get("annotations") or {}:
+        errors += label_key_errors("metadata.annotations", key.lower())
+    size = sum(len(k.encode()) + len(str(v).encode()) for k, v in (metadata.get("annotations") or {}).items())
+    if size > 256 * 1024:
+        errors.append(FieldError.too_long("metadata.annotations", 262144))
+    for finalizer in metadata.get("finalizers") or ():
+        if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(FieldError.invalid("metadata.finalizers", finalizer, text))
+    return errors
+
+
+def label_key_errors(field: str, key: str) -> Errors:
+    prefix, _, name = key.rpartition("/")
+    errors = []
+    if prefix and not SUBDOMAIN.fullmatch(prefix):
+        errors.append(FieldError.invalid(field, key, f"prefix part {SUBDOMAIN_TEXT}"))
+    if len(name) > 63:
+        errors.append(FieldError.invalid(field, key, "name part must be no more than 63 bytes"))
+    if not _LABEL_NAME.fullmatch(name):
+        errors.append(FieldError.invalid(field, key, _LABEL_NAME_TEXT))
+    return errors
+
+
+def label_errors(field: str, labels: Object | None) -> Errors:
+    errors = []
+    for key, value in (labels or {}).items():
+        if not isinstance(value, str):
+            raise status.bad_request(
+                f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type string"
+            )
+        if len(value) > 63:
+            errors.append(FieldError.invalid(field, value, "must be no more than 63 bytes"))
+        if not _LABEL_VALUE.fullmatch(value):
+            errors.append(FieldError.invalid(field, value, _LABEL_VALUE_TEXT))
+        errors += label_key_errors(field, key)
+    return errors
+
+
+def go_type(value: Any) -> str:
+    names = {bool: "bool", int: "number", float: "number", list: "array", dict: "object", type(None): "null"}
+    return names.get(type(value), "value")
+
+
+def port_errors(field: str, port: Any) -> Errors:
+    if isinstance(port, int) and 1 <= port <= 65535:
+        return []
+    return [FieldError.invalid(field, port, "must be between 1 and 65535, inclusive")]
