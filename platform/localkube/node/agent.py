@@ -225,8 +225,12 @@ class Agent:
     def op_exec(self, client: socket.socket, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         """Fork a command into the namespaces of a container; descriptors sent along are its 0, 1, 2."""
         target = self._children[request["container"]]
-        if target.init is None or target.code is not None:
+        if target.code is not None:
             return {"error": f"container {request['container']} is not running", "errno": errno.ESRCH}
+        if (
+            target.init is None or _program(target.init) is None
+        ):  # bubblewrap still mounts: what is to be entered is not closed yet
+            return {"error": f"container {request['container']} is being set up", "errno": errno.EAGAIN}
         child = self._fork_exec(target.init, request, fds, client.fileno() if request["tty"] else None)
         return {"pid": child.pid}
 

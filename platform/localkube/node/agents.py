@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ _PLATFORM = str(Path(localkube.__file__).parents[1])
 _PROGRAM = f"import sys; sys.path.insert(0, {_PLATFORM!r}); from localkube.node.agent import main; main()"
 _MAX_PACKET = 400_000
 _MAX_FDS = 8
+_SET_UP_S = 5.0
+"""How long a command waits for a container whose sandbox is still being set up."""
 
 
 class AgentError(RuntimeError):
@@ -175,12 +178,17 @@ class Agent:
         """Fork a command into a running container. Returns its pid and the connection on which its terminal comes."""
         sock = self._connect()
         fields = {"name": name, "container": container, "argv": argv, "env": env, "cwd": cwd, "tty": tty}
-        try:
-            answer, _ = await self._exchange(sock, "exec", fds, fields)
-        except BaseException:
-            sock.close()
-            raise
-        return int(answer["pid"]), sock
+        deadline = time.monotonic() + _SET_UP_S
+        while True:
+            try:
+                answer, _ = await self._exchange(sock, "exec", fds, fields)
+                return int(answer["pid"]), sock
+            except BaseException as error:
+                being_set_up = isinstance(error, AgentError) and error.errno == errno.EAGAIN
+                if not being_set_up or time.monotonic() > deadline:
+                    sock.close()
+                    raise
+            await asyncio.sleep(0.01)
 
     async def dial(self, port: int, host: str = "127.0.0.1") -> socket.socket:
         """A connection to a port of the pod, made inside its network namespace. Raises OSError, as connect does."""

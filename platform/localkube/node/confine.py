@@ -23,6 +23,8 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1
 PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
 _TUN = "/dev/net/tun"
+_RTM_NEWROUTE, _RTM_NEWRULE = 24, 32
+_TABLE, _PRIORITY = 100, 100
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -154,9 +156,15 @@ def wait_for_route(timeout_s: float) -> bool:
 def block_routes(networks: list[str], keep: list[str]) -> None:
     """Make `networks` unreachable from the pod (the `except` blocks of its policies), but not the addresses in `keep`.
 
-    Routes are the packet filter here: pasta has none, and nftables may not be installed.
+    Routes are the packet filter here: pasta has none, and nftables may not be installed. They stand in a table of
+    their own that is asked first, so that no more specific route of the host's own network comes before them.
     """
+    if not networks:
+        return
     gateway = _default_gateway()
+    for family in (socket.AF_INET, socket.AF_INET6):
+        header = struct.pack("BBBBBBBBI", family, 0, 0, 0, _TABLE, 0, 0, 1, 0)
+        _netlink(_RTM_NEWRULE, header, [(6, struct.pack("I", _PRIORITY))])
     for address in keep:
         if gateway:
             _route(f"{address}/32", gateway=gateway, kind=1)
@@ -174,22 +182,28 @@ def _default_gateway() -> str | None:
 
 
 def _route(network: str, *, gateway: str | None, kind: int) -> None:
-    """RTM_NEWROUTE; kind 1 is unicast, 7 unreachable. An existing equal route is left alone."""
+    """Add a route; kind 1 is unicast, 7 unreachable. An existing equal route is left alone."""
     address, _, length = network.partition("/")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    body = struct.pack("BBBBBBBBI", family, int(length or 32), 0, 0, 254, 4, 0, kind, 0)
+    header = struct.pack("BBBBBBBBI", family, int(length or 32), 0, 0, _TABLE, 4, 0, kind, 0)
     attributes = [(1, socket.inet_pton(family, address))]
     if gateway:
         attributes.append((5, socket.inet_aton(gateway)))
+    _netlink(_RTM_NEWROUTE, header, attributes)
+
+
+def _netlink(message: int, header: bytes, attributes: list[tuple[int, bytes]]) -> None:
+    body = header
     for number, value in attributes:
         body += struct.pack("HH", 4 + len(value), number) + value + b"\0" * (-len(value) % 4)
+    flags = 0x1 | 0x4 | 0x200 | 0x400  # request, acknowledge, exclusive, create
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
         link.bind((0, 0))
-        link.send(struct.pack("IHHII", 16 + len(body), 24, 0x1 | 0x4 | 0x400, 1, 0) + body)
+        link.send(struct.pack("IHHII", 16 + len(body), message, flags, 1, 0) + body)
         answer = link.recv(4096)
     code = -struct.unpack("i", answer[16:20])[0]
     if code and code != errno.EEXIST:
-        raise OSError(code, f"route {network}: {os.strerror(code)}")
+        raise OSError(code, f"routes: {os.strerror(code)}")
 
 
 def drop_capabilities() -> None:

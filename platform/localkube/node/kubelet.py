@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +31,8 @@ from localkube.store import Store, now
 log = logging.getLogger(__name__)
 
 __all__ = ["Kubelet", "NodeError"]
+
+_RELEASE_S = 3.0
 
 LIMITS_LABEL = "localkube.io/limits"
 VOLUMES_LABEL = "localkube.io/volume-sizes"
@@ -101,6 +104,9 @@ class Kubelet:
             await self._services.stop()
         if self._context:
             await self._context.limits.close()
+            deadline = time.monotonic() + _RELEASE_S
+            while not self._context.volumes.released() and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
 
     def _register(self, config: Config) -> None:
         store, context = self.context.store, self.context

@@ -59,7 +59,7 @@ class Launcher:
         """Start the pod's agent with everything staged that its containers will see. Raises AgentError."""
         self._sources = sources
         reach = self._context.network.egress(self._pod)
-        pasta = self._context.network.pasta() if reach.allowed else None
+        pasta = self._context.network.pasta(reach.families) if reach.allowed else None
         self.no_way_out = Network.why_no_pasta() if reach.allowed and pasta is None else ""
         resolvers = nameservers() if pasta else []
         self._write_identity(address, resolvers)

@@ -28,6 +28,8 @@ class Egress:
 
     allowed: bool
     blocked: tuple[str, ...] = ()
+    families: tuple[int, ...] = (4, 6)
+    """IP versions with a way out."""
 
 
 def egress(pod: Object, policies: Iterable[Object]) -> Egress:
@@ -50,17 +52,18 @@ def egress(pod: Object, policies: Iterable[Object]) -> Egress:
             rules += spec.get("egress") or []
     if not selected:
         return Egress(True)
-    allowed, blocked, open_rule = False, set[str](), False
+    blocked, families, open_rule = set[str](), set[int](), False
     for rule in rules:
         peers = rule.get("to") or []
         open_rule = open_rule or not peers
         for block in [peer["ipBlock"] for peer in peers if "ipBlock" in peer]:
-            if ipaddress.ip_network(block["cidr"]).prefixlen == 0:
-                allowed = True
+            network = ipaddress.ip_network(block["cidr"])
+            if network.prefixlen == 0:
+                families.add(network.version)
                 blocked.update(block.get("except") or [])
     if open_rule and not any(rule.get("ports") for rule in rules if not rule.get("to")):
         return Egress(True)
-    return Egress(allowed, tuple(sorted(blocked)))
+    return Egress(bool(families), tuple(sorted(blocked)), tuple(sorted(families)))
 
 
 @dataclass
@@ -102,12 +105,13 @@ class Network:
         policies, _ = self.store.list("networkpolicies", pod["metadata"]["namespace"])
         return egress(pod, policies)
 
-    def pasta(self) -> list[str] | None:
+    def pasta(self, families: tuple[int, ...] = (4, 6)) -> list[str] | None:
         """The command to give a pod outward traffic; None when this machine cannot."""
         program = find_program("pasta")
         if program is None or (os.geteuid() != 0 and not os.access(_TUN, os.R_OK | os.W_OK)):
             return None
-        return [program, *_PASTA, *_NO_FORWARDS]
+        only = [f"-{families[0]}"] if len(families) == 1 else []
+        return [program, *_PASTA, *only, *_NO_FORWARDS]
 
     @staticmethod
     def why_no_pasta() -> str:

@@ -100,6 +100,10 @@ class Volumes:
             _tool("resize2fs", str(image))
         return Source(str(image), "loop")
 
+    def released(self) -> bool:
+        """Whether no loop device holds an image any more; the kernel lets go a moment after the last process."""
+        return not any(_attached(image) for image in self._folder.glob("*.img"))
+
     def remove(self, volume: str) -> None:
         """Delete the data of a PersistentVolume that is gone."""
         (self._folder / f"{volume}.img").unlink(missing_ok=True)

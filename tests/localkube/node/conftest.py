@@ -131,9 +131,7 @@ def ready(pod: Any) -> bool:
 
 
 @pytest.fixture
-async def node(
-    tmp_path: Path, images: Path, image_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Node]:
+async def node(tmp_path: Path, images: Path, image_cache: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     monkeypatch.setenv("LOCALKUBE_IMAGE_CACHE", str(image_cache))
     made = Node(tmp_path, images)
     await made.start()

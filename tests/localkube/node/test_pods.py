@@ -12,7 +12,7 @@ from tests.localkube.node.conftest import Node, main_state
 async def said(node: Node, pod: Any, text: str) -> None:
     """Until the pod has printed this."""
     await node.running(pod)
-    while text not in await node.log(pod):
+    while text not in await node.log(pod):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
