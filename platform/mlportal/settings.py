@@ -40,7 +40,7 @@ INSTALLED_APPS = [
     "channels",
     "rest_framework",
     "drf_spectacular",
-    *(f"apps.{name}" for name in installed.present()),
+    *(f"apps.{name}" for name in installed.APPS),
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -151,8 +151,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 # --- people ---------------------------------------------------------------------------------------------------------
 
-if "tenants" in installed.present():
-    AUTH_USER_MODEL = "tenants.User"
+AUTH_USER_MODEL = "tenants.User"
 LOGIN_URL = "/sign-in"
 LOGIN_REDIRECT_URL = "/"
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
