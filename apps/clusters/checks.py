@@ -46,6 +46,11 @@ class Finding:
     detail: str = ""
     fix: str = ""
 
+    @property
+    def is_command(self) -> bool:
+        """Whether ``fix`` is something to type."""
+        return self.fix.startswith("kubectl ")
+
 
 def check(cluster: Cluster) -> list[Finding]:
     """Ask the cluster. Never raises for what the cluster answers: not answering is a finding, too."""

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
+from apps.clusters.nodes import resources_of
 from apps.clusters.states import CLUSTER_STATES, ClusterState
 from apps.core.actors import Actor
 from apps.core.models import Record, Stateful
@@ -105,6 +106,11 @@ class Node(models.Model):
     def visible_to(cls, actor: Actor) -> Q:
         """Administrators only; others see sums."""
         return EVERYTHING if actor.is_admin else NOTHING
+
+    @property
+    def resources(self) -> list[tuple[str, int, int]]:
+        """``(resource, requested, allocatable)`` for pages: CPU, memory, then GPUs."""
+        return resources_of(self.requested, self.allocatable)
 
     def free(self, resource: str) -> int:
         """What is left of a resource on this node."""

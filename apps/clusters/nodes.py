@@ -100,6 +100,13 @@ def requested_by_node(pods: Iterable[PodRequest]) -> dict[str, Sums]:
     return found
 
 
+def resources_of(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """``(resource, requested, allocatable)`` as pages show them: CPU, memory, then GPUs."""
+    names: list[str] = [name for name in ("cpu_millis", "memory_bytes") if name in allocatable]
+    names += sorted(name for name in allocatable if "/" in name)
+    return [(name, requested.get(name, 0), allocatable[name]) for name in names]
+
+
 def _requests(container: Raw) -> Sums:
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

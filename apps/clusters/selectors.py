@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from apps.clusters.models import Cluster, Node
+from apps.clusters.nodes import resources_of
 from apps.clusters.states import ClusterState
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
@@ -31,10 +32,8 @@ class Capacity:
 
     @property
     def resources(self) -> list[tuple[str, int, int]]:
-        """``(resource, requested, allocatable)``: CPU, memory, then GPUs; pods are not shown."""
-        names: list[str] = [name for name in ("cpu_millis", "memory_bytes") if name in self.allocatable]
-        names += sorted(name for name in self.allocatable if "/" in name)
-        return [(name, self.requested.get(name, 0), self.allocatable[name]) for name in names]
+        """See `resources_of`."""
+        return resources_of(self.requested, self.allocatable)
 
 
 def clusters(actor: Actor) -> QuerySet[Cluster]:

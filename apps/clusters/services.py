@@ -43,6 +43,11 @@ def register_use(finder: Finder) -> None:
     _finders.append(finder)
 
 
+def uses_of(cluster_pk: UUID) -> list[str]:
+    """What uses the cluster, as people read it."""
+    return [text for finder in _finders for text in finder(cluster_pk)]
+
+
 def register(
     *,
     actor: Actor,
@@ -73,7 +78,7 @@ def register(
                 pk=pk,
                 name=name,
                 server=credentials.server,
-                credentials=access.pack(credentials),
+                credentials=Secret(access.pack(credentials)),
                 embedded=embedded,
                 state=ClusterState.PENDING,
                 state_since=timezone.now(),
@@ -132,7 +137,7 @@ def remove(*, actor: Actor, cluster: Cluster) -> None:
     require_admin(actor)
     with transaction.atomic():
         row = _locked(cluster)
-        living = [text for finder in _finders for text in finder(row.pk)]
+        living = uses_of(row.pk)
         if living:
             raise Conflict(
                 _("The cluster “%(cluster)s” is used by %(living)s.")

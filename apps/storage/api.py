@@ -33,7 +33,7 @@ class UseItem(serializers.Serializer[Any]):
     read_only = serializers.BooleanField()  # type: ignore[assignment]  # hides Field.read_only
 
 
-class VolumeForm(serializers.Serializer[Any]):
+class NewVolumeForm(serializers.Serializer[Any]):
     """What a new data volume needs; the queue by name or id."""
 
     name = serializers.CharField(max_length=200, trim_whitespace=False)
@@ -55,10 +55,10 @@ class VolumeViewSet(PortalViewSet):
     item = VolumeItem
     spec = selectors.VOLUME_LIST
 
-    @extend_schema(request=VolumeForm, responses={201: VolumeItem})
+    @extend_schema(request=NewVolumeForm, responses={201: VolumeItem})
     def create(self, request: Request) -> Response:
         """Make a data volume."""
-        data = self.read(VolumeForm, request)
+        data = self.read(NewVolumeForm, request)
         queue = refs.find(tenants.queues(self.actor), data.pop("queue"), field="queue")
         volume = services.create(actor=self.actor, id=self.new_id(request), queue=queue, **data)
         return self.answer(volume, code=status.HTTP_201_CREATED)

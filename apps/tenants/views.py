@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster
-from apps.core.errors import Forbidden
+from apps.core.adminpages import AdminPage
 from apps.core.pages import (
     Action,
     ActionPage,
@@ -32,18 +32,6 @@ from apps.tenants.forms import QueueForm, QuotaForm
 from apps.tenants.models import Queue, Team
 from apps.tenants.quotas import Quota
 from apps.tenants.states import QUEUE_STATES, QueueState
-
-
-class AdminPage:
-    """Mixed into pages of platform administrators. Others get 403: that such pages exist is no secret."""
-
-    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        """Show the refusal as every other error."""
-        actor = getattr(request, "actor", None)
-        if request.user.is_authenticated and not actor.is_admin:  # type: ignore[union-attr]
-            error = Forbidden(_("This page is for platform administrators."), code="admin_only")
-            return self.show_error(error)  # type: ignore[attr-defined]
-        return super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
 
 
 class QueueList(ListPage):

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.core.adminpages import AdminPage
 from apps.core.errors import PortalError
 from apps.core.pages import (
     Action,
@@ -31,7 +32,6 @@ from apps.core.pages import (
 from apps.tenants import people, selectors, teams, tokens
 from apps.tenants.forms import MembersForm, RoleForm, TeamForm, TokenForm, UserForm
 from apps.tenants.models import ApiToken, Role, Team, User
-from apps.tenants.views import AdminPage
 
 YES_NO = (Choice(value="yes", label=gettext_lazy("yes")), Choice(value="no", label=gettext_lazy("no")))
 

@@ -5,30 +5,34 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('clusters', '0002_installation'),
+        ("clusters", "0002_installation"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Orphan',
+            name="Orphan",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=60, verbose_name='kind')),
-                ('namespace', models.CharField(max_length=63, verbose_name='namespace')),
-                ('name', models.CharField(max_length=253, verbose_name='name')),
-                ('uid', models.CharField(max_length=60)),
-                ('row_kind', models.CharField(max_length=40)),
-                ('row_id', models.CharField(max_length=63)),
-                ('first_seen_at', models.DateTimeField(verbose_name='first seen')),
-                ('removed_at', models.DateTimeField(null=True, verbose_name='removed')),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='orphans', to='clusters.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=60, verbose_name="kind")),
+                ("namespace", models.CharField(max_length=63, verbose_name="namespace")),
+                ("name", models.CharField(max_length=253, verbose_name="name")),
+                ("uid", models.CharField(max_length=60)),
+                ("row_kind", models.CharField(max_length=40)),
+                ("row_id", models.CharField(max_length=63)),
+                ("first_seen_at", models.DateTimeField(verbose_name="first seen")),
+                ("removed_at", models.DateTimeField(null=True, verbose_name="removed")),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="orphans", to="clusters.cluster"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'orphaned object',
-                'verbose_name_plural': 'orphaned objects',
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'uid'), name='orphan_once')],
+                "verbose_name": "orphaned object",
+                "verbose_name_plural": "orphaned objects",
+                "constraints": [models.UniqueConstraint(fields=("cluster", "uid"), name="orphan_once")],
             },
         ),
     ]

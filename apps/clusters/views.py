@@ -1,0 +1,200 @@
+"""Pages of the fleet, for platform administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.clusters import checks, selectors, services
+from apps.clusters.forms import ClusterForm, KubeconfigForm, SettingsForm
+from apps.clusters.models import Cluster
+from apps.clusters.states import CLUSTER_STATES, ClusterState
+from apps.core.adminpages import AdminPage
+from apps.core.pages import (
+    Action,
+    ActionPage,
+    Choice,
+    Column,
+    FilterField,
+    FormPage,
+    ListPage,
+    ObjectPage,
+    PortalPage,
+    Tab,
+    find,
+    history_tab,
+    url,
+)
+
+
+class ClusterList(AdminPage, ListPage):
+    """All clusters with what their nodes have and what is asked of them."""
+
+    section = "clusters"
+    title = gettext_lazy("Fleet")
+    kind = "cluster"
+    spec = selectors.CLUSTER_LIST
+    row_template = "clusters/cluster_row.html"
+    empty_title = gettext_lazy("There is no cluster yet.")
+    empty_text = gettext_lazy("Register one with its kubeconfig; then make queues on it.")
+    columns = (
+        Column(label=gettext_lazy("Name"), sort="name"),
+        Column(label=gettext_lazy("State")),
+        Column(label=gettext_lazy("Version"), narrow=False),
+        Column(label=gettext_lazy("Nodes"), numeric=True),
+        Column(label=gettext_lazy("Asked for")),
+        Column(label=gettext_lazy("Last heard of"), narrow=False),
+    )
+
+    def rows(self) -> QuerySet[Cluster]:
+        return selectors.clusters(self.actor)
+
+    def prepare(self, rows: Sequence[Cluster]) -> None:
+        found = selectors.capacities(rows)
+        for row in rows:
+            row.capacity = found[row.pk]  # type: ignore[attr-defined]
+
+    def filters(self) -> Sequence[FilterField]:
+        states = [
+            Choice(value=state, label=CLUSTER_STATES.labels[state])
+            for state in ClusterState
+            if state != ClusterState.REMOVED
+        ]
+        return (
+            FilterField(name="state", label=_("State"), choices=states),
+            FilterField(name="name", label=_("Search")),
+        )
+
+    def actions(self) -> Sequence[Action]:
+        new = reverse("clusters:new")
+        label = _("Register a cluster")
+        return (Action(verb="create", label=label, url=new, icon="plus", post=False, primary=True),)
+
+
+def _overview(view: Any, cluster: Cluster) -> Mapping[str, Any]:
+    return {
+        "nodes": selectors.nodes(view.actor, cluster),
+        "capacity": selectors.capacities([cluster])[cluster.pk],
+        "users": services.uses_of(cluster.pk),
+    }
+
+
+class ClusterPage(AdminPage, ObjectPage):
+    """A cluster: nodes, settings, the check."""
+
+    section = "clusters"
+    kind = "cluster"
+    tabs = (
+        Tab(slug="overview", label=gettext_lazy("Overview"), template="clusters/overview.html", context=_overview),
+        Tab(slug="check", label=gettext_lazy("Check"), template="clusters/check.html"),
+        history_tab(),
+    )
+
+    def rows(self) -> QuerySet[Cluster]:
+        return selectors.clusters(self.actor)
+
+    def actions(self, obj: Cluster) -> Sequence[Action]:
+        lost = _(
+            "The portal forgets the cluster “%(name)s” and its credentials. Nothing in the cluster is touched. "
+            "This is only possible when no queue is on it any more."
+        ) % {"name": obj.name}  # fmt: skip
+        return (
+            Action(
+                verb="settings",
+                label=_("Settings"),
+                url=url("clusters:settings", obj),
+                icon="adjustments",
+                post=False,
+                primary=True,
+            ),
+            Action(
+                verb="credentials",
+                label=_("New credentials"),
+                url=url("clusters:credentials", obj),
+                icon="key",
+                post=False,
+            ),
+            Action(verb="remove", label=_("Remove"), url=url("clusters:remove", obj), icon="trash", lost=lost),
+        )
+
+
+class CheckResult(AdminPage, PortalPage):
+    """The check itself, fetched by its tab, because it asks the cluster and may take seconds."""
+
+    section = "clusters"
+
+    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Line by line what is there and what is missing."""
+        cluster: Cluster = find(selectors.clusters(self.actor), pk)
+        return self.show("clusters/check_result.html", {"object": cluster, "findings": checks.check(cluster)})
+
+
+class NewCluster(AdminPage, FormPage):
+    """Register a cluster."""
+
+    section = "clusters"
+    title = gettext_lazy("Register a cluster")
+    submit_label = gettext_lazy("Register")
+    form = ClusterForm
+
+    def submit(self, data: dict[str, Any]) -> str:
+        return services.register(actor=self.actor, **data).get_absolute_url()
+
+
+class _OfCluster(AdminPage, FormPage):
+    section = "clusters"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the address."""
+        found: Cluster = find(selectors.clusters(self.actor), self.kwargs["pk"])
+        return found
+
+
+class ChangeSettings(_OfCluster):
+    """How instances are reached, where volumes come from."""
+
+    title = gettext_lazy("Settings of the cluster")
+    form = SettingsForm
+
+    def initial(self) -> dict[str, Any]:
+        cluster = self.cluster
+        return {name: getattr(cluster, name) for name in SettingsForm.base_fields}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        data.pop("id")
+        cluster = self.cluster
+        services.update(actor=self.actor, cluster=cluster, **data)
+        return cluster.get_absolute_url()
+
+
+class ChangeCredentials(_OfCluster):
+    """Another kubeconfig for the same cluster."""
+
+    title = gettext_lazy("New credentials")
+    form = KubeconfigForm
+
+    def submit(self, data: dict[str, Any]) -> str:
+        cluster = self.cluster
+        services.replace_credentials(actor=self.actor, cluster=cluster, kubeconfig=data["kubeconfig"])
+        return cluster.get_absolute_url()
+
+
+class RemoveCluster(AdminPage, ActionPage):
+    """The button."""
+
+    done = gettext_lazy("The cluster is no longer registered.")
+
+    def rows(self) -> QuerySet[Cluster]:
+        return selectors.clusters(self.actor)
+
+    def act(self, obj: Cluster) -> str:
+        services.remove(actor=self.actor, cluster=obj)
+        return reverse("clusters:list")

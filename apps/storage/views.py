@@ -1,0 +1,208 @@
+"""Pages of volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from apps.core import quantities
+from apps.core.context import QUEUE_COOKIE
+from apps.core.pages import (
+    Action,
+    ActionPage,
+    Choice,
+    Column,
+    FilterField,
+    FormPage,
+    ListPage,
+    ObjectPage,
+    Tab,
+    find,
+    history_tab,
+    url,
+)
+from apps.storage import selectors, services, uses
+from apps.storage.forms import ExpandForm, VolumeForm
+from apps.storage.models import Volume, VolumeKind
+from apps.storage.states import VOLUME_STATES, VolumeState
+from apps.tenants import access, ledger
+from apps.tenants import selectors as tenants
+from apps.tenants.models import Queue
+from apps.tenants.states import QueueState
+
+
+class VolumeList(ListPage):
+    """Volumes that the person may know of."""
+
+    section = "volumes"
+    title = gettext_lazy("Volumes")
+    kind = "volume"
+    spec = selectors.VOLUME_LIST
+    row_template = "storage/volume_row.html"
+    empty_title = gettext_lazy("There is no volume yet.")
+    empty_text = gettext_lazy(
+        "Your first instance in a queue makes a home for you. A data volume holds what several instances and flows use."
+    )
+    empty_cli = "portalctl volume create imagenet --size 10Gi"
+    columns = (
+        Column(label=gettext_lazy("Name"), sort="name"),
+        Column(label=gettext_lazy("State")),
+        Column(label=gettext_lazy("Kind"), narrow=False),
+        Column(label=gettext_lazy("Queue"), narrow=False),
+        Column(label=gettext_lazy("Owner"), narrow=False),
+        Column(label=gettext_lazy("Size"), sort="size", numeric=True),
+        Column(label=gettext_lazy("Made"), sort="created", narrow=False),
+    )
+
+    def rows(self) -> QuerySet[Volume]:
+        return selectors.volumes(self.actor)
+
+    def filters(self) -> Sequence[FilterField]:
+        states = [
+            Choice(value=state, label=VOLUME_STATES.labels[state])
+            for state in VolumeState
+            if state != VolumeState.DELETED
+        ]
+        queues = [Choice(value=queue.name, label=queue.name) for queue in _queues(self)]
+        kinds = [Choice(value=value, label=label) for value, label in VolumeKind.choices]
+        return (
+            FilterField(name="state", label=_("State"), choices=states),
+            FilterField(name="kind", label=_("Kind"), choices=kinds),
+            FilterField(name="queue", label=_("Queue"), choices=queues),
+            FilterField(name="owner", label=_("Owner"), choices=[Choice(value=self.actor.name, label=_("mine"))]),
+            FilterField(name="name", label=_("Search")),
+        )
+
+    def actions(self) -> Sequence[Action]:
+        new = reverse("storage:new")
+        return (Action(verb="create", label=_("New volume"), url=new, icon="plus", post=False, primary=True),)
+
+
+def _queues(view: Any) -> list[Queue]:
+    alive = tenants.queues(view.actor).exclude(state=QueueState.DELETING)
+    return list(alive.order_by("name"))
+
+
+def _overview(view: Any, volume: Volume) -> Mapping[str, Any]:
+    return {"uses": uses.of(volume.pk)}
+
+
+class VolumePage(ObjectPage):
+    """A volume: what it is and what mounts it."""
+
+    section = "volumes"
+    kind = "volume"
+    tabs = (
+        Tab(
+            slug="overview", label=gettext_lazy("Overview"), template="storage/volume_overview.html", context=_overview
+        ),
+        history_tab(),
+    )
+
+    def rows(self) -> QuerySet[Volume]:
+        return selectors.volumes(self.actor)
+
+    def actions(self, obj: Volume) -> Sequence[Action]:
+        if obj.state == VolumeState.DELETING or not access.may_act_on(self.actor, obj.queue, obj.owner_id):
+            return ()
+        mounted = uses.of(obj.pk)
+        return (
+            Action(
+                verb="expand",
+                label=_("Make larger"),
+                url=url("storage:expand", obj),
+                icon="arrows-maximize",
+                post=False,
+                primary=True,
+            ),
+            Action(
+                verb="delete",
+                label=_("Delete"),
+                url=url("storage:delete", obj),
+                icon="trash",
+                lost=lost(obj),
+                enabled=not mounted,
+                why=_("used by %(uses)s") % {"uses": ", ".join(use.label for use in mounted[:3])} if mounted else "",
+            ),
+        )
+
+
+def lost(volume: Volume) -> str:
+    """What deleting takes away."""
+    params = {"name": volume.name, "size": quantities.size(volume.size_bytes)}
+    if volume.kind == VolumeKind.HOME:
+        return _(
+            "The home “%(name)s” (%(size)s) and every file in it are deleted for good. "
+            "The next instance in this queue gets a new, empty one."
+        ) % params  # fmt: skip
+    return _("The volume “%(name)s” (%(size)s) and every file on it are deleted for good.") % params
+
+
+class NewVolume(FormPage):
+    """A new data volume; room in the queues stands beside it."""
+
+    section = "volumes"
+    title = gettext_lazy("New volume")
+    submit_label = gettext_lazy("Make the volume")
+    form = VolumeForm
+    template = "storage/volume_form.html"
+
+    def form_kwargs(self) -> dict[str, Any]:
+        return {"queues": _queues(self)}
+
+    def initial(self) -> dict[str, Any]:
+        wanted = self.request.GET.get("queue") or self.request.COOKIES.get(QUEUE_COOKIE, "")
+        chosen = next((queue for queue in _queues(self) if wanted in {queue.name, str(queue.pk)}), None)
+        return {"size_bytes": 10 << 30, **({"queue": str(chosen.pk)} if chosen else {})}
+
+    def extra(self) -> Mapping[str, Any]:
+        queues = _queues(self)
+        usages = ledger.usages(queues)
+        return {"rooms": [(queue, usages[queue.pk].shares[ledger.STORAGE]) for queue in queues]}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        queue: Queue = find(tenants.queues(self.actor), data.pop("queue"))
+        return services.create(actor=self.actor, queue=queue, **data).get_absolute_url()
+
+
+class ExpandVolume(FormPage):
+    """A larger size."""
+
+    section = "volumes"
+    title = gettext_lazy("Make larger")
+    form = ExpandForm
+    template = "storage/volume_form.html"
+
+    @property
+    def volume(self) -> Volume:
+        """The volume of the address."""
+        found: Volume = find(selectors.volumes(self.actor), self.kwargs["pk"])
+        return found
+
+    def initial(self) -> dict[str, Any]:
+        return {"size_bytes": self.volume.size_bytes}
+
+    def extra(self) -> Mapping[str, Any]:
+        queue = self.volume.queue
+        return {"rooms": [(queue, ledger.usage(queue).shares[ledger.STORAGE])]}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        volume = services.expand(actor=self.actor, volume=self.volume, size_bytes=data["size_bytes"])
+        return volume.get_absolute_url()
+
+
+class DeleteVolume(ActionPage):
+    """The button."""
+
+    done = gettext_lazy("The volume is being deleted.")
+
+    def rows(self) -> QuerySet[Volume]:
+        return selectors.volumes(self.actor)
+
+    def act(self, obj: Volume) -> None:
+        services.delete(actor=self.actor, volume=obj)

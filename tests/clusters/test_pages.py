@@ -1,0 +1,225 @@
+"""Registering a cluster and the pages of the fleet."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.clusters import access, contact, services
+from apps.clusters.models import Cluster, Node
+from apps.clusters.states import ClusterState
+from apps.core.errors import Conflict, Forbidden, Invalid
+from apps.core.models import AuditEntry
+from kubekit.errors import Unauthorized, Unreachable
+from tests.clusters.fake import FakeCluster
+from tests.tenants import make
+
+pytestmark = pytest.mark.django_db
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {user}}}]
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+"""
+TOKEN = '{token: "canary-token"}'
+LOCAL = KUBECONFIG.format(server="https://127.0.0.1:6443", user=TOKEN)
+
+
+@pytest.fixture
+def admin():
+    return make.admin()
+
+
+@pytest.fixture
+def client(admin) -> Client:
+    client = Client()
+    client.force_login(admin)
+    return client
+
+
+@pytest.fixture
+def allowed(settings) -> None:
+    settings.PORTAL_EGRESS_ALLOW = ("127.0.0.0/8",)
+
+
+def register(admin, text: str = LOCAL, **more: object) -> Cluster:
+    given = {"name": "far", "apps_domain": "apps.example.net", "apps_scheme": "https", **more}
+    return services.register(actor=make.actor(admin), kubeconfig=text, **given)  # type: ignore[arg-type]
+
+
+def test_a_pasted_kubeconfig_registers_a_cluster_and_its_secret_stays_inside(client: Client, allowed) -> None:
+    form = {"name": "far", "kubeconfig": LOCAL, "apps_domain": "apps.example.net", "apps_scheme": "https"}
+    form |= {"apps_port": "0", "exposure": "ingress", "ingress_namespaces": "ingress-nginx traefik"}
+    answer = client.post("/clusters/new", form)
+    cluster = Cluster.objects.as_system().get()
+    assert answer["Location"] == f"/clusters/{cluster.pk}"
+    assert (cluster.state, cluster.ingress_namespaces) == ("pending", ["ingress-nginx", "traefik"])
+    assert access.credentials_of(cluster).token == "canary-token"
+    for path in ("/clusters", f"/clusters/{cluster.pk}", f"/clusters/{cluster.pk}/history", "/audit"):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        assert "canary" not in answer.content.decode(), path
+    for path in (f"/clusters/{cluster.pk}/settings", f"/clusters/{cluster.pk}/credentials"):
+        assert "canary" not in client.get(path).content.decode()
+    assert "canary" not in str(list(AuditEntry.objects.as_system().values()))
+    assert "canary" not in str(list(Cluster.objects.as_system().values()))
+
+
+@pytest.mark.parametrize(
+    ("user", "code"),
+    [
+        ("{exec: {command: touch, args: [/tmp/x], apiVersion: client.authentication.k8s.io/v1}}", "kubeconfig_exec"),
+        ("{tokenFile: /etc/passwd}", "kubeconfig_token_file"),
+        ("{client-certificate: /etc/passwd, client-key: /etc/shadow}", "kubeconfig_certificate_file"),
+        ("{auth-provider: {name: gcp}}", "kubeconfig_auth_provider"),
+        ("{}", "kubeconfig_no_login"),
+    ],
+)
+def test_a_kubeconfig_that_could_act_is_refused_with_a_code(admin, user: str, code: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        register(admin, KUBECONFIG.format(server="https://203.0.113.5", user=user))
+    assert refused.value.code == code
+    assert list(refused.value.errors) == ["kubeconfig"]
+    assert not Cluster.objects.as_system().exists()
+
+
+def test_an_internal_server_needs_the_operators_allow_list(admin) -> None:
+    with pytest.raises(Invalid) as refused:
+        register(admin)
+    assert refused.value.code == "address_internal"
+    assert "PORTAL_EGRESS_ALLOW" in str(refused.value.next)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("apps_domain", "not a domain"),
+        ("apps_scheme", "http"),
+        ("apps_port", 70000),
+        ("exposure", "magic"),
+        ("ingress_class", "A B"),
+        ("ingress_namespaces", ["kube-system", "../x"]),
+    ],
+)
+def test_settings_that_could_not_work_are_refused_at_their_field(admin, allowed, option: str, value: object) -> None:
+    with pytest.raises(Invalid) as refused:
+        register(admin, **{option: value})
+    assert list(refused.value.errors) == [option]
+
+
+def test_only_administrators_see_and_change_the_fleet(admin, allowed) -> None:
+    cluster = register(admin)
+    user = make.user()
+    client = Client()
+    client.force_login(user)
+    for path in ("/clusters", "/clusters/new", f"/clusters/{cluster.pk}", f"/clusters/{cluster.pk}/check/result"):
+        assert client.get(path).status_code == 403, path
+    for act in (services.remove, services.update):
+        with pytest.raises(Forbidden):
+            act(actor=make.actor(user), cluster=cluster)
+
+
+def test_a_cluster_with_queues_is_not_removed_and_a_removed_one_keeps_no_credentials(admin, allowed) -> None:
+    cluster = register(admin)
+    queue = make.queue(on=cluster)
+    with pytest.raises(Conflict) as refused:
+        services.remove(actor=make.actor(admin), cluster=cluster)
+    assert queue.name in str(refused.value.detail)
+    queue.state = "deleted"
+    queue.save()
+    services.remove(actor=make.actor(admin), cluster=cluster)
+    assert (cluster.state, bool(cluster.credentials)) == (ClusterState.REMOVED, False)
+    with pytest.raises(Conflict):
+        access.connect(cluster)
+    assert register(admin).pk != cluster.pk
+
+
+def test_clients_are_shared_until_the_credentials_change(admin, allowed) -> None:
+    cluster = register(admin)
+    first = access.connect(cluster)
+    assert access.connect(Cluster.objects.as_system().get()) is first
+    services.replace_credentials(actor=make.actor(admin), cluster=cluster, kubeconfig=LOCAL.replace("canary", "second"))
+    second = access.connect(cluster)
+    assert second is not first
+    assert second.credentials.token == "second-token"
+
+
+def test_contact_moves_the_state_with_a_reason_and_writes_the_audit_log() -> None:
+    cluster = make.cluster(state=ClusterState.PENDING)
+    contact.note_answer(cluster.pk, version="v1.36.0")
+    contact.note_failure(cluster.pk, Unreachable("refused"))
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.reason_code, cluster.version) == ("unreachable", "cluster_unreachable", "v1.36.0")
+    contact.note_failure(cluster.pk, Unauthorized("no"))
+    cluster.refresh_from_db()
+    assert cluster.reason_code == "cluster_unauthorized"
+    contact.note_answer(cluster.pk)
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.reason, cluster.version) == ("connected", None, "v1.36.0")
+    verbs = list(AuditEntry.objects.as_system().order_by("pk").values_list("verb", flat=True))
+    assert verbs == ["cluster.connected", "cluster.unreachable", "cluster.connected"]
+
+
+def test_the_fleet_shows_nodes_and_sums(client: Client) -> None:
+    cluster = make.cluster()
+    for name, ready in (("a", True), ("b", True), ("c", False)):
+        Node.objects.create(
+            cluster=cluster,
+            name=name,
+            ready=ready,
+            seen_at=timezone.now(),
+            allocatable={"cpu_millis": 4000, "memory_bytes": 8 << 30, "nvidia.com/gpu": 1},
+            requested={"cpu_millis": 1500},
+        )
+    page = client.get("/clusters").content.decode()
+    assert "3 CPU / 8 CPU" in page
+    assert "2 / 3" in page
+    page = client.get(f"/clusters/{cluster.pk}").content.decode()
+    assert "not ready" in page
+
+
+class Checked(FakeCluster):
+    """A cluster that lets the portal do all but make pods."""
+
+    def version(self) -> dict[str, str]:
+        return {"major": "1", "minor": "36", "gitVersion": "v1.36.1"}
+
+    def access_review(self, *, verb: str, kind: str, subresource: str | None = None, **_: object) -> bool:
+        return not (kind == "Pod" and verb == "create" and subresource is None)
+
+
+def test_the_check_tells_line_by_line_what_is_missing_and_how_to_mend_it(client: Client, monkeypatch) -> None:
+    fake = Checked()
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    fake.objects["StorageClass", None, "fast"] = {"metadata": {"name": "fast", "annotations": default}}
+    fake.objects["IngressClass", None, "nginx"] = {"metadata": {"name": "nginx"}}
+    fake.objects["Node", None, "n"] = {"metadata": {"name": "n"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
+    monkeypatch.setattr(access, "connect", lambda cluster: fake)
+    cluster = make.cluster()
+    found = {line["what"]: line for line in _check(client, cluster)}
+    assert found["Kubernetes version"]["result"] == "good"
+    pods = next(line for what, line in found.items() if what.endswith("watch, create, patch, delete Pod"))
+    assert pods["result"] == "missing"
+    assert pods["fix"].startswith("kubectl create clusterrole mlportal-pods --verb=get,list,watch,create")
+    assert found["Storage classes"]["result"] == "good"
+    assert found["Ingress classes"]["result"] == "missing"
+    assert found["GPUs and other devices"]["detail"] == "4 × nvidia.com/gpu"
+    page = client.get(f"/clusters/{cluster.pk}/check/result").content.decode()
+    assert "not allowed: create" in page
+
+
+def test_the_check_of_a_silent_cluster_is_a_line_not_an_error(client: Client, monkeypatch) -> None:
+    fake = Checked()
+    fake.away = True
+    monkeypatch.setattr(access, "connect", lambda cluster: fake)
+    lines = _check(client, make.cluster())
+    assert lines[-1]["result"] == "missing"
+    assert "does not answer" in lines[-1]["detail"]
+
+
+def _check(client: Client, cluster: Cluster) -> list[dict]:
+    return client.get(f"/api/v1/clusters/{cluster.pk}/check").json()

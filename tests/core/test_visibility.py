@@ -1,0 +1,85 @@
+"""Every model says who may know of its rows, and a member of another team never sees one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.utils import timezone
+
+from apps.core import actors
+from apps.core.scoping import ScopedManager
+from tests.tenants import make
+
+pytestmark = pytest.mark.django_db
+OURS = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
+def test_no_model_has_an_unscoped_way_to_its_rows(model: Any) -> None:
+    if model.__name__ == "User":
+        return  # sign-in needs Django's own manager; `for_actor` beside it is tested below
+    assert isinstance(model.objects, ScopedManager)
+    for name in ("all", "filter", "get", "exclude", "first", "count", "values", "select_related"):
+        with pytest.raises(TypeError):
+            getattr(model.objects, name)()
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
+def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
+    team = make.team()
+    for person in (make.user(), make.user(role_in=team), make.admin()):
+        list(model.objects.for_actor(make.actor(person))[:1])
+    list(model.objects.for_actor(actors.system("test"))[:1])
+
+
+def _rows() -> dict[str, Callable[[Any, Any], Any]]:
+    """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
+    from apps.storage.models import Volume
+    from apps.tenants.models import ApiToken, Membership, Reservation
+
+    def volume(kind: str) -> Callable[[Any, Any], Any]:
+        return lambda queue, owner: Volume.objects.create(
+            name=f"v-{kind}", queue=queue, owner=owner, size_bytes=1, claim=kind, kind=kind, state="bound"
+        )
+
+    return {
+        "Team": lambda queue, owner: queue.team,
+        "Queue": lambda queue, owner: queue,
+        "Membership": lambda queue, owner: Membership.objects.as_system().get(user=owner),
+        "Reservation": lambda queue, owner: Reservation.objects.create(
+            queue=queue, kind="thing", object_id=uuid.uuid4()
+        ),
+        "User": lambda queue, owner: owner,
+        "Volume data": volume("data"),
+        "Volume home": volume("home"),
+        "ApiToken": lambda queue, owner: ApiToken.objects.create(
+            user=owner, name="t", digest=uuid.uuid4().hex, expires_at=timezone.now()
+        ),
+    }
+
+
+#: Who sees a row of the owner: the owner, a mate in the same team, a member of another team, an administrator.
+SEEN = {
+    "Team": (True, True, False, True),
+    "Queue": (True, True, False, True),
+    "Membership": (True, True, False, True),
+    "Reservation": (True, True, False, True),
+    "User": (True, True, False, True),
+    "Volume data": (True, True, False, True),
+    "Volume home": (True, False, False, True),
+    "ApiToken": (True, False, False, False),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_who_sees_what(name: str) -> None:
+    queue = make.queue()
+    owner = make.user(role_in=queue.team)
+    row = _rows()[name](queue, owner)
+    people = (owner, make.user(role_in=queue.team), make.user(role_in=make.team()), make.admin())
+    seen = tuple(type(row).objects.for_actor(make.actor(person)).filter(pk=row.pk).exists() for person in people)
+    assert seen == SEEN[name]

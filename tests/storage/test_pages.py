@@ -1,0 +1,95 @@
+"""Pages of volumes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from apps.storage import services, uses
+from apps.storage.models import Volume
+from apps.storage.uses import Use
+from tests.tenants import make
+
+pytestmark = pytest.mark.django_db
+GIB = make.GIB
+
+
+@pytest.fixture
+def queue():
+    return make.queue(name="vision")
+
+
+@pytest.fixture
+def owner(queue):
+    return make.user(role_in=queue.team)
+
+
+@pytest.fixture
+def client(owner) -> Client:
+    client = Client()
+    client.force_login(owner)
+    return client
+
+
+def test_a_volume_is_made_shown_grown_and_deleted(client: Client, queue) -> None:
+    page = client.get("/volumes/new?queue=vision").content.decode()
+    assert f'value="{queue.pk}" selected' in page
+    assert "0 B storage of 100 GiB storage" in re.sub(r"<[^>]+>", "", page)
+    once = re.search(r'name="once" value="([^"]+)"', page)[1]
+    form = {"name": "imagenet", "queue": queue.pk, "size_bytes": "10 GiB", "once": once}
+    answers = [client.post("/volumes/new", form) for _ in range(2)]
+    volume = Volume.objects.as_system().get()
+    assert {answer["Location"] for answer in answers} == {f"/volumes/{volume.pk}"}
+    assert "imagenet" in client.get("/volumes?queue=vision&kind=data").content.decode()
+    assert "Nothing mounts it now." in client.get(f"/volumes/{volume.pk}").content.decode()
+    client.post(f"/volumes/{volume.pk}/expand", {"size_bytes": "20"})
+    volume.refresh_from_db()
+    assert volume.size_bytes == 20 * GIB
+    refused = client.post(f"/volumes/{volume.pk}/expand", {"size_bytes": "1 GiB"})
+    assert refused.status_code == 422
+    assert "can only grow" in refused.content.decode()
+    client.post(f"/volumes/{volume.pk}/delete")
+    volume.refresh_from_db()
+    assert volume.state == "deleting"
+
+
+def test_an_over_quota_volume_keeps_what_was_typed_and_says_what_fits(client: Client, queue) -> None:
+    answer = client.post("/volumes/new", {"name": "big", "queue": queue.pk, "size_bytes": "101 GiB"})
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert 'value="101 GiB"' in page
+    assert "Ask for at most 100 GiB storage." in page
+
+
+def test_what_is_lost_and_why_not_stand_on_the_page(client: Client, queue, owner, monkeypatch) -> None:
+    home = services.ensure_home(actor=make.actor(owner), queue=queue)
+    page = client.get(f"/volumes/{home.pk}").content.decode()
+    assert "every file in it are deleted for good" in page
+    monkeypatch.setattr(uses, "_finders", [lambda pk: [Use(label="instance nb", url="/i", path="/root")]])
+    page = client.get(f"/volumes/{home.pk}").content.decode()
+    assert "used by instance nb" in page
+    assert 'href="/i"' in page
+
+
+def test_others_see_no_page_and_viewers_no_buttons(client: Client, queue, owner) -> None:
+    volume = services.create(actor=make.actor(owner), queue=queue, name="v", size_bytes=GIB)
+    stranger, viewer = Client(), Client()
+    stranger.force_login(make.user())
+    viewer.force_login(make.user(role_in=queue.team, role="viewer"))
+    for path in ("", "/history", "/expand"):
+        assert stranger.get(f"/volumes/{volume.pk}{path}").status_code == 404
+    page = viewer.get(f"/volumes/{volume.pk}").content.decode()
+    assert 'data-verb="delete"' not in page
+    viewer.post(f"/volumes/{volume.pk}/delete")
+    volume.refresh_from_db()
+    assert volume.state == "creating"
+
+
+def test_the_list_is_one_statement_at_any_number_of_rows(client, queue, owner, django_assert_num_queries) -> None:
+    for number in range(4):
+        services.create(actor=make.actor(owner), queue=queue, name=f"v{number}", size_bytes=GIB)
+    client.get("/volumes")
+    with django_assert_num_queries(2 + 2):  # session, person; volumes, queues of the filter
+        client.get("/volumes", headers={"HX-Request": "true"})
