@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 
 from apps.clusters import access
 from apps.core import control
-from apps.flows import logs, selectors
+from apps.flows import logs, partitions, selectors
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState
 from kubekit.build.pod import CONTAINER
@@ -33,6 +33,7 @@ AGAIN_S = 1.0
 #: What the watch did not tell is found this often.
 RESYNC_S = 60.0
 QUEUE_PIECES = 64
+RETENTION_S = 12 * 3600.0
 
 
 class Collector:
@@ -180,8 +181,10 @@ collector = Collector()
 
 
 async def retention(stop: asyncio.Event) -> None:
-    """Once an hour, forget the logs that are older than the setting."""
-    while not await control.sleep(stop, 3600):
-        gone = await sync_to_async(logs.forget_before, thread_sensitive=False)(logs.oldest_kept())
-        if gone:
-            log.info("%d chunks of old logs were removed", gone)
+    """At the start and twice a day: partitions for the weeks to come, and an end to old logs."""
+    while True:
+        dropped = await sync_to_async(partitions.keep_up, thread_sensitive=False)()
+        if dropped:
+            log.info("%d weeks of old logs were removed", dropped)
+        if await control.sleep(stop, RETENTION_S):
+            return

@@ -38,7 +38,7 @@ FORM_DEFAULT_TIMEOUT_S = 3600
 class FlowForm(forms.Form):
     """Choices are names, as in the document."""
 
-    more = (
+    more: tuple[str, ...] = (
         "volume", "path", "read_only", "workdir", "retries", "interval_s", "misfire", "mail", "webhook",
     )  # fmt: skip
 
@@ -108,6 +108,9 @@ class FlowForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if self.initial.get("volume") or self.initial.get("workdir"):
+            # What an instance handed over is shown, not folded away.
+            self.more = tuple(name for name in type(self).more if name not in {"volume", "path", "workdir"})
         homes = [(str(row.pk), f"{row.queue.name}/{row.name}") for row in volumes]
         self._offer("image", [(row.name, _labelled(row.name, row.description)) for row in images])
         self._offer("size", [(row.name, size_label(row)) for row in sizes])
@@ -154,6 +157,11 @@ def text_of(command: Sequence[str]) -> str:
     if tuple(command[:2]) == SHELL and len(command) == 3:
         return command[2]
     return shlex.join(command)
+
+
+def command_line(node: Mapping[str, Any]) -> str:
+    """Command and arguments as one would type them."""
+    return " ".join(filter(None, (text_of(node["command"]), shlex.join(node["args"]))))
 
 
 def to_document(data: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
-from django.utils import timezone
 
 from apps.core import live
 from apps.flows import limits
@@ -191,18 +190,6 @@ def tail(attempt: Attempt, lines: int = 10, *, most: int = 4096) -> str:
     piece = read(attempt, max(0, attempt.log_bytes - most), limit=most + 1024)
     text = piece.data.decode("utf-8", "replace").rstrip("\n")
     return "\n".join(text.split("\n")[-lines:])
-
-
-def forget_before(day: date) -> int:
-    """Retention: drop the logs of attempts made before ``day``; how many chunks went."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM flows_logchunk WHERE day < %s", [day])
-        return int(cursor.rowcount)
-
-
-def oldest_kept(now: datetime | None = None) -> date:
-    """The first day whose logs are kept."""
-    return ((now or timezone.now()) - timedelta(days=limits.log_days())).date()
 
 
 def attempt_row(pk: UUID) -> Attempt | None:

@@ -29,6 +29,7 @@ from apps.core.pages import (
 )
 from apps.flows import forecast, rendering, selectors, services
 from apps.flows.api import offset_of
+from apps.flows.forms import command_line
 from apps.flows.models import Attempt, Flow, FlowVersion, Run, Trigger
 from apps.flows.states import FLOW_STATES, RUN_STATES, FlowState, RunState
 from apps.tenants import access
@@ -101,6 +102,7 @@ def _flow_overview(view: Any, flow: Flow) -> Mapping[str, Any]:
     now = timezone.now()
     return {
         "node": document["nodes"][0],
+        "command": command_line(document["nodes"][0]),
         "schedules": document["schedules"],
         "alerts": document["alerts"],
         "fires": forecast.next_fires(flow, now),
@@ -239,7 +241,7 @@ def _run_overview(view: Any, run: Run) -> Mapping[str, Any]:
     more = _attempts(view, run)
     node = run.version.document["nodes"][0]
     part = rendering.log_part(more["attempt"], 0) if more["attempt"] is not None else {}
-    return {**more, **part, "node": node}
+    return {**more, **part, "node": node, "command": command_line(node)}
 
 
 def _run_log(view: Any, run: Run) -> Mapping[str, Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
-
-from django.utils import timezone
 
 from apps.clusters import access
 from apps.clusters.models import Cluster
@@ -18,15 +16,12 @@ from apps.flows.models import Attempt
 from apps.flows.states import ATTEMPT_STATES, AttemptState
 from kubekit import names
 from kubekit.errors import KubeError
-from kubekit.observe import observe_attempt
+from kubekit.observe import AttemptObservation, observe_attempt
 
 log = logging.getLogger(__name__)
 
-#: How long a pod of an attempt that has ended may be left before it is cleared away.
-ORPHAN_GRACE = timedelta(minutes=5)
 
-
-def pod_changed(_cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
+def pod_changed(cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
     """A pod of an attempt was made, changed or went."""
     pk = _attempt_id(raw)
     if pk is None:
@@ -34,21 +29,24 @@ def pod_changed(_cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
     seen = observe_attempt(raw)
     if seen.started and not seen.finished:
         collector.wanted(pk)
-    reconciling.send_hint(pods.KIND, pk)
+    if seen.pod.deleting and not alive_ids([pk]):
+        _let_orphan_go(cluster_id, pk, seen)
+    else:
+        reconciling.send_hint(pods.KIND, pk)
 
 
 def pods_listed(cluster_id: UUID, raws: list[dict[str, Any]]) -> None:
-    """After each complete list: look at attempts whose pod is not in it, and clear away pods that nobody owns."""
+    """After each complete list: look at attempts whose pod is not in it, and at orphans that only wait for us."""
     by_id = {pk: raw for raw in raws if (pk := _attempt_id(raw)) is not None}
-    alive = Attempt.objects.as_system().filter(queue__cluster_id=cluster_id).exclude(pod_name="")
-    for pk in alive.exclude(state__in=ATTEMPT_STATES.terminal).values_list("pk", flat=True):
+    with_pod = Attempt.objects.as_system().filter(queue__cluster_id=cluster_id).exclude(pod_name="")
+    for pk in with_pod.exclude(state__in=ATTEMPT_STATES.terminal).values_list("pk", flat=True):
         if pk not in by_id:
             reconciling.send_hint(pods.KIND, pk)
-    if not by_id:
+    going = {pk: seen for pk, raw in by_id.items() if (seen := observe_attempt(raw)).pod.deleting}
+    if not going:
         return
-    known = Attempt.objects.as_system().filter(pk__in=by_id).exclude(state__in=ATTEMPT_STATES.terminal)
-    for pk in set(by_id) - set(known.values_list("pk", flat=True)):
-        _clear_away(cluster_id, pk, by_id[pk])
+    for pk in set(going) - alive_ids(going):
+        _let_orphan_go(cluster_id, pk, going[pk])
 
 
 def queue_freed(queue_id: UUID) -> None:
@@ -57,20 +55,22 @@ def queue_freed(queue_id: UUID) -> None:
         reconciling.send_hint(pods.KIND, pk)
 
 
-def _clear_away(cluster_id: UUID, pk: UUID, raw: dict[str, Any]) -> None:
-    """Remove a pod whose attempt has ended or is unknown, once it is old enough that no writer is on its way."""
-    seen = observe_attempt(raw)
-    if seen.pod.created_at is None or timezone.now() - seen.pod.created_at < ORPHAN_GRACE:
-        return
+def alive_ids(ids: Collection[UUID]) -> set[UUID]:
+    """For the reaper: those of these attempts that have not ended."""
+    rows = Attempt.objects.as_system().filter(pk__in=list(ids)).exclude(state__in=ATTEMPT_STATES.terminal)
+    return set(rows.values_list("pk", flat=True))
+
+
+def _let_orphan_go(cluster_id: UUID, pk: UUID, seen: AttemptObservation) -> None:
+    """The reaper deleted a pod that no living attempt owns: nobody else would take our finalizer off it."""
     cluster = Cluster.objects.as_system().filter(pk=cluster_id).first()
     if cluster is None:
         return
-    log.warning("the pod %s/%s belongs to no living attempt and is removed", seen.pod.namespace, seen.pod.name)
     stand_in = Attempt(pk=pk, pod_name=seen.pod.name, state=AttemptState.LOST)
     try:
         finishing.pod_is_gone(access.connect(cluster), seen.pod.namespace, stand_in)
     except KubeError as error:
-        log.warning("it could not be removed: %s", error.message)
+        log.warning("the orphan %s could not be let go: %s", seen.pod.name, error.message)
 
 
 def _attempt_id(raw: dict[str, Any]) -> UUID | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from apps.clusters import watching
+from apps.clusters import reaper, watching
+from apps.clusters.reaper import Reapable
 from apps.core import control, reasons, reconciling, transitions
 from apps.core.reconciling import Reconciler
 from apps.flows import alarms, home, pods, reconcile, watch, wording
@@ -19,6 +20,7 @@ def register() -> None:
     transitions.on_transition("run", alarms.run_ended)
     watching.on_object("pods", pods.KIND, watch.pod_changed)
     watching.on_resync("pods", pods.KIND, watch.pods_listed)
+    reaper.register(Reapable(label=pods.KIND, kinds=("Pod",), alive=watch.alive_ids))
     ledger.on_freed(watch.queue_freed)
     control.register("scheduler", Scheduler().run)
     control.register("log collector", collector.run)

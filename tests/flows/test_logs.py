@@ -153,3 +153,19 @@ async def test_a_broken_stream_gives_what_had_come_and_then_its_error() -> None:
         async for piece in collector.in_time(upstream()):
             found.append(piece)
     assert found == [b"abc"]
+
+
+def test_old_weeks_are_dropped_and_the_coming_ones_made(attempt: Attempt, settings: object) -> None:
+    from datetime import UTC, datetime
+
+    from apps.flows import partitions
+
+    settings.PORTAL_LOG_DAYS = 30  # type: ignore[attr-defined]
+    partitions.keep_up(datetime(2026, 1, 7, tzinfo=UTC))
+    assert [day.isoformat() for day in sorted(partitions.existing())] == ["2026-01-05", "2026-01-12", "2026-01-19"]
+    for day, first in (("2025-11-01", 0), ("2026-01-06", 0), ("2026-01-20", 0)):
+        LogChunk.objects.create(day=day, attempt_id=attempt.pk, first=first, size=1, packed=b"x")
+    assert partitions.keep_up(datetime(2026, 2, 16, tzinfo=UTC)) == 1
+    kept = [str(day) for day in LogChunk.objects.as_system().order_by("day").values_list("day", flat=True)]
+    assert kept == ["2026-01-20"]
+    assert "2026-01-05" not in {day.isoformat() for day in partitions.existing()}
