@@ -66,6 +66,16 @@ def pod_spec(spec: Object, *, kind: str = "Pod") -> None:
             volume["hostPath"].setdefault("type", "")
 
 
+_GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
 def _pod(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     pod_spec(spec)
@@ -80,6 +90,8 @@ def _pod(obj: Object) -> None:
     status = obj.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status["qosClass"] = qos_class(spec)
+    if spec.get("schedulingGates") and not spec.get("nodeName"):
+        status.setdefault("conditions", [_GATED])
 
 
 def _namespace(obj: Object) -> None:

@@ -54,8 +54,6 @@ class Handlers:
         elif target.subresource:
             handler = self._subresource(target, method)
         else:
-            if method == "GET" and requests.flag(request, "watch"):
-                return await serve_watch(self.store, target, request)
             handler = {
                 "GET": self._get,
                 "PUT": self._update,
@@ -130,7 +128,7 @@ class Handlers:
             text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             raise requests.list_options_error("resourceVersionMatch", text)
         if match not in (None, "", "Exact", "NotOlderThan"):
-            errors = [FieldError.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))]
+            errors = [FieldError.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))]
             raise status.invalid("meta.k8s.io", "ListOptions", "", errors)
         if version and version > self.store.version:
             raise too_large(version, self.store.version)
@@ -330,7 +328,7 @@ def patched(content_type: str, resource: Resource | None, current: Object, patch
         return patches.json_patch(current, patch)
     if not isinstance(patch, dict):
         raise status.bad_request(
-            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         )
     if content_type == _STRATEGIC and (resource is None or not resource.custom):
         return copy(patches.strategic_merge(current, patch))  # type: ignore[no-any-return]

@@ -104,6 +104,12 @@ def _type_update(old: Object, new: Object) -> Errors:
     return errors
 
 
+def _priority_class(old: Object, new: Object) -> Errors:
+    if old.get("value") != new.get("value"):
+        return [FieldError.forbidden("value", "may not be changed in an update.")]
+    return []
+
+
 _UPDATE: Final[dict[str, Callable[[Object, Object], Errors]]] = {
     "pods": _pod_update,
     "statefulsets": _stateful_set_update,
@@ -112,6 +118,7 @@ _UPDATE: Final[dict[str, Callable[[Object, Object], Errors]]] = {
     "services": _service_update,
     "configmaps": _data_update,
     "secrets": _type_update,
+    "priorityclasses": _priority_class,
 }
 
 

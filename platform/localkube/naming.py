@@ -49,7 +49,7 @@ def name_errors(field: str, name: str, pattern: re.Pattern[str], text: str, limi
 
 
 def metadata_errors(resource: Resource, metadata: Object) -> Errors:
-    name = metadata.get("name") or metadata.get("generateName", "").rstrip("-")
+    name = metadata["name"]
     if resource.key == "namespaces" or resource.key == "services":
         errors = name_errors("metadata.name", name, DNS_LABEL, DNS_LABEL_TEXT, 63)
     elif resource.group == "rbac.authorization.k8s.io":
@@ -64,10 +64,16 @@ def metadata_errors(resource: Resource, metadata: Object) -> Errors:
     size = sum(len(k.encode()) + len(str(v).encode()) for k, v in (metadata.get("annotations") or {}).items())
     if size > 256 * 1024:
         errors.append(FieldError.too_long("metadata.annotations", 262144))
-    for finalizer in metadata.get("finalizers") or ():
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(FieldError.invalid("metadata.finalizers", finalizer, text))
+            errors.append(FieldError.invalid(f"metadata.finalizers[{index}]", finalizer, text))
+    for reference in metadata.get("ownerReferences") or ():
+        if not reference.get("apiVersion"):
+            errors.append(FieldError.invalid("metadata.ownerReferences.apiVersion", "", "version must not be empty"))
+        for name in ("kind", "name", "uid"):
+            if not reference.get(name):
+                errors.append(FieldError.invalid(f"metadata.ownerReferences.{name}", "", "must not be empty"))
     return errors
 
 
@@ -90,11 +96,11 @@ def label_errors(field: str, labels: Object | None) -> Errors:
             raise status.bad_request(
                 f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type string"
             )
+        errors += label_key_errors(field, key)
         if len(value) > 63:
             errors.append(FieldError.invalid(field, value, "must be no more than 63 bytes"))
         if not _LABEL_VALUE.fullmatch(value):
             errors.append(FieldError.invalid(field, value, _LABEL_VALUE_TEXT))
-        errors += label_key_errors(field, key)
     return errors
 
 

@@ -75,7 +75,8 @@ def _remove(document: Any, parts: list[str]) -> None:
 def json_patch(document: Object, operations: Any) -> Object:
     """RFC 6902. Raises ApiError 422 for an operation that does not apply, as the real server does."""
     if not isinstance(operations, list):
-        raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        text = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {text}")
     out: Any = copy(document)
     for operation in operations:
         kind, parts = operation.get("op"), _pointer(operation.get("path", ""))
@@ -153,7 +154,8 @@ def _merge_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
     out = list(target)
     for item in patch:
         if key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+            shown = " ".join(f"{name}:{value}" for name, value in sorted(item.items()))
+            raise ApiError(500, f"map: map[{shown}] does not contain declared merge key: {key}")
         index = next((i for i, found in enumerate(out) if found.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             if index is not None:

@@ -49,7 +49,7 @@ class Registry:
         obj = copy(obj)
         metadata = self._identity(resource, namespace, obj)
         if metadata.get("resourceVersion"):
-            raise status.bad_request("resourceVersion should not be set on objects to be created")
+            raise ApiError(500, "resourceVersion should not be set on objects to be created")
         if write is not INTERNAL:
             metadata.pop("uid", None)
         if resource.has_status and not resource.custom:
@@ -57,6 +57,7 @@ class Registry:
         if write is not INTERNAL:
             write.warnings += schema.check(resource, obj, mode=write.field_validation)
         self._pod_fields(resource, obj, write)
+        self.store.give_name(metadata)
         defaults.apply(resource.key, obj)
         self.admission.mutate(resource, obj)
         validation.check(resource, obj)
@@ -104,10 +105,10 @@ class Registry:
         if "apiVersion" not in applied or "kind" not in applied:
             group, _, version = applied.get("apiVersion", "").rpartition("/")
             raise status.bad_request(f"invalid object type: {group}/{version}, Kind={applied.get('kind', '')}")
+        schema.check_applied(resource, applied)
         metadata = self._identity(resource, namespace, applied)
         check_name(metadata, name)
         metadata["name"] = name
-        schema.check_applied(resource, applied)
         assert write.manager is not None
         live = self.store.peek(resource.key, namespace, name)
         wanted_uid = metadata.get("uid")
@@ -127,9 +128,8 @@ class Registry:
         preconditions = options.get("preconditions") or {}
         propagation = options.get("propagationPolicy")
         if propagation not in (None, "Background", "Foreground", "Orphan"):
-            errors = [
-                status.FieldError.unsupported("propagationPolicy", propagation, ("Background", "Foreground", "Orphan"))
-            ]
+            supported = ("Foreground", "Background", "Orphan", "nil")
+            errors = [status.FieldError.unsupported("propagationPolicy", propagation, supported)]
             raise status.invalid("meta.k8s.io", "DeleteOptions", "", errors)
         if options.get("orphanDependents"):
             propagation = "Orphan"

@@ -79,8 +79,7 @@ def number(request: web.BaseRequest, name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        parsing = f'strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise status.bad_request(f'Invalid value: "{text}": {parsing}') from None
+        raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def version_of(request: web.BaseRequest) -> int | None:
@@ -103,7 +102,7 @@ def dry_run(request: web.BaseRequest, body: Object | None = None) -> bool:
     values = request.query.getall("dryRun", []) or (body or {}).get("dryRun") or []
     for value in values:
         if value != "All":
-            errors = [FieldError.unsupported("dryRun", value, ("All",))]
+            errors = [FieldError.unsupported("dryRun", [value], ("All",))]
             raise status.invalid("meta.k8s.io", "CreateOptions", "", errors)
     return bool(values)
 

@@ -149,7 +149,7 @@ def check_applied(resource: Resource, obj: Object) -> None:
     """Refuse unknown fields of an applied configuration. Raises ApiError 500, as the real server does."""
     unknown = _unknown(resource, obj)
     if unknown:
-        metadata = obj["metadata"]
+        metadata = obj.get("metadata") or {}
         shown = (
             f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
         )

@@ -81,8 +81,9 @@ class FieldError:
 
     @classmethod
     def unsupported(cls, field: str, value: Any, supported: Iterable[str]) -> FieldError:
-        names = ", ".join(quoted(name) for name in sorted(supported))
-        return cls(field, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {names}")
+        names = ", ".join(quoted(name) for name in supported)
+        shown = quoted(value) if isinstance(value, str) else _go_json(value)
+        return cls(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}")
 
     @classmethod
     def duplicate(cls, field: str, value: Any) -> FieldError:

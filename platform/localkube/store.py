@@ -158,14 +158,18 @@ class Store:
             self._commit("ADDED", kind.key, obj, None)
         return copy(obj)  # type: ignore[no-any-return]
 
+    def give_name(self, metadata: Object) -> None:
+        """Complete generateName to a name, if there is none yet."""
+        if not metadata.get("name") and metadata.get("generateName"):
+            suffix = "".join(random.choices(_NAME_LETTERS, k=5))  # noqa: S311 - a name, no secret
+            metadata["name"] = metadata["generateName"][:58] + suffix
+
     def prepare(self, kind: Resource, obj: Object) -> Object:
         """Fill in what the server sets at creation, without storing; returns the metadata. A dry run ends here."""
         obj.setdefault("apiVersion", kind.api_version)
         obj.setdefault("kind", kind.kind)
         metadata: Object = obj.setdefault("metadata", {})
-        if not metadata.get("name") and metadata.get("generateName"):
-            suffix = "".join(random.choices(_NAME_LETTERS, k=5))  # noqa: S311 - a name, no secret
-            metadata["name"] = metadata["generateName"][:58] + suffix
+        self.give_name(metadata)
         if not metadata.get("name"):
             error = status.FieldError.required("metadata.name", "name or generateName is required")
             raise status.invalid(kind.group, kind.kind, "", [error])

@@ -33,12 +33,12 @@ async def serve(store: Store, runtime: NodeRuntime, target: Target, request: web
     return await execs.serve(runtime, pod, request, attach=target.subresource == "attach")
 
 
-def _since(request: web.BaseRequest) -> datetime | None:
+def _since(request: web.BaseRequest, name: str) -> datetime | None:
     seconds = requests.number(request, "sinceSeconds")
     text = request.query.get("sinceTime")
     if seconds is not None and text:
-        errors = [FieldError.forbidden("sinceSeconds", "at most one of `sinceTime` or `sinceSeconds` may be specified")]
-        raise status.invalid("", "PodLogOptions", "", errors)
+        errors = [FieldError.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified")]
+        raise status.invalid("", "PodLogOptions", name, errors)
     if seconds is not None:
         return datetime.now(UTC) - timedelta(seconds=seconds)
     if not text:
@@ -51,17 +51,17 @@ def _since(request: web.BaseRequest) -> datetime | None:
 
 async def _logs(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> web.StreamResponse:
     container = execs.container_of(pod, request.query.get("container"))
-    if not pod["spec"].get("nodeName"):
-        return web.Response(status=204)
-    tail = requests.number(request, "tailLines")
+    tail, since = requests.number(request, "tailLines"), _since(request, pod["metadata"]["name"])
     if tail is not None and tail < 0:
         errors = [FieldError.invalid("tailLines", tail, "must be greater than or equal to 0")]
-        raise status.invalid("", "PodLogOptions", "", errors)
+        raise status.invalid("", "PodLogOptions", pod["metadata"]["name"], errors)
+    if not pod["spec"].get("nodeName"):
+        return web.Response(status=204)
     pieces = runtime.logs(
         pod,
         container,
         follow=requests.flag(request, "follow"),
-        since=_since(request),
+        since=since,
         tail_lines=tail,
         timestamps=requests.flag(request, "timestamps"),
         limit_bytes=requests.number(request, "limitBytes"),

@@ -35,7 +35,7 @@ class Form:
                 return cls("metadata", include)
             if not wanted:
                 return cls("object", include)
-        text = "only the following media types are accepted: application/json"
+        text = "406: Not Acceptable\n\nAvailable representations: application/json"
         raise ApiError(406, text, details={})
 
     def watch_object(self, resource: Resource, obj: Object, *, first: bool, bookmark: bool) -> Object:

@@ -87,7 +87,7 @@ def _ingress(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     if not spec.get("rules") and not spec.get("defaultBackend"):
         text = "either `defaultBackend` or `rules` must be specified"
-        errors.append(FieldError.invalid("spec", "", text))
+        errors.append(FieldError.invalid("spec", None, text))
     for index, rule in enumerate(spec.get("rules") or ()):
         where = f"spec.rules[{index}]"
         if rule.get("host"):
@@ -97,12 +97,14 @@ def _ingress(obj: Object) -> Errors:
             kind = path.get("pathType")
             if not kind:
                 errors.append(FieldError.required(f"{spot}.pathType", "pathType must be specified"))
-            elif kind not in ("Exact", "Prefix", "ImplementationSpecific"):
+                continue
+            if kind not in ("Exact", "Prefix", "ImplementationSpecific"):
                 supported = ("Exact", "ImplementationSpecific", "Prefix")
                 errors.append(FieldError.unsupported(f"{spot}.pathType", kind, supported))
             elif kind != "ImplementationSpecific" and not path.get("path", "").startswith("/"):
                 errors.append(FieldError.invalid(f"{spot}.path", path.get("path", ""), "must be an absolute path"))
-            if not path.get("backend", {}).get("service", {}).get("name"):
+            service = path.get("backend", {}).get("service", {})
+            if service and not (service.get("port", {}).get("name") or service.get("port", {}).get("number")):
                 errors.append(FieldError.required(f"{spot}.backend", "port name or number is required"))
     return errors
 
@@ -175,7 +177,7 @@ def _keyed_data(obj: Object) -> Errors:
                 )
                 errors.append(FieldError.invalid(f"{section}[{key}]", key, text))
     if total > 1024 * 1024 * (4 / 3 if obj["kind"] == "Secret" else 1):
-        errors.append(FieldError.too_long("", 1048576))
+        errors.append(FieldError.too_long("[]", 1048576))
     return errors
 
 
@@ -188,6 +190,13 @@ def _secret(obj: Object) -> Errors:
             text = 'Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input byte 0'
             raise status.bad_request(text) from None
     return errors
+
+
+def _priority_class(obj: Object) -> Errors:
+    if obj.get("value", 0) > 1_000_000_000 and not obj["metadata"]["name"].startswith("system-"):
+        text = "maximum allowed value of a user defined priority is 1000000000"
+        return [FieldError.forbidden("value", text)]
+    return []
 
 
 def _definition(obj: Object) -> Errors:
@@ -213,6 +222,7 @@ _CREATE: Final[dict[str, Callable[[Object], Errors]]] = {
     "configmaps": _keyed_data,
     "secrets": _secret,
     "customresourcedefinitions": _definition,
+    "priorityclasses": _priority_class,
 }
 
 

@@ -92,8 +92,6 @@ async def serve_watch(store: Store, target: Target, request: web.BaseRequest) ->
     """Stream events until the client goes, the time-out passes, or the history no longer holds what it needs."""
     key = target.resource.key
     fields = request.query.get("fieldSelector") or ""
-    if target.name:
-        fields = f"{fields},metadata.name={target.name}".strip(",")
     matches = selectors.matcher(key, request.query.get("labelSelector"), fields or None)
     streaming_list = _initial(request)
     version = requests.version_of(request) or 0

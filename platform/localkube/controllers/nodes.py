@@ -34,7 +34,7 @@ class NodeController(Controller):
         if node is None:
             return
         ready = pods.condition(node, "Ready")
-        state = ready["status"] if ready else "Unknown"
+        state = ready["status"] if ready else ""
         self._taint(node, state)
         if ready is None or state == "True":
             return
@@ -59,7 +59,7 @@ class NodeController(Controller):
     def _taint(self, node: Object, state: str) -> None:
         taints = [t for t in node.get("spec", {}).get("taints") or () if t["key"] not in _OURS]
         at = {t["key"]: t.get("timeAdded") for t in node.get("spec", {}).get("taints") or ()}
-        if state != "True":
+        if state not in ("", "True"):
             name = _UNREACHABLE if state == "Unknown" else _NOT_READY
             taints += [
                 {"key": name, "effect": e, "timeAdded": at.get(name) or now()} for e in ("NoSchedule", "NoExecute")

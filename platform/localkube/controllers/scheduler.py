@@ -90,7 +90,8 @@ class Scheduler(Controller):
     def _place(self, pod: Object, rooms: list[fitting.NodeRoom]) -> None:
         requests = self._requests_of(pod)
         if text := self._volume_problem(pod):
-            self._unschedulable(pod, f"0/{len(rooms)} nodes are available: {text}. not found" if not rooms else text)
+            # The real scheduler ends this sentence with a stray "not found".
+            self._unschedulable(pod, f"0/{len(rooms)} nodes are available: {text}. not found")
             return
         fits = [room for room in rooms if not fitting.reasons(pod, room, requests)]
         if not fits:
