@@ -9,9 +9,11 @@ import pytest
 
 from kubekit.build import task
 from kubekit.client import Cluster
+from kubekit.credentials import parse_kubeconfig
 from kubekit.errors import Forbidden
 from kubekit.specs import QueueSpec
 from tests.kubekit.conformance import Conformance, attempt
+from tests.kubekit.conformance_pods import PodConformance
 
 
 @pytest.mark.cluster
@@ -27,3 +29,11 @@ class TestRealCluster(Conformance):
         with pytest.raises(Forbidden) as caught:
             cluster.create(pod)
         assert caught.value.code == "pod_security"
+
+
+@pytest.mark.cluster
+class TestRealNode(PodConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cluster(cls) -> Cluster:
+        return Cluster(parse_kubeconfig(Path(os.environ["KUBECONFIG"]).read_text()))

@@ -134,6 +134,8 @@ def test_waiting_is_advised_only_where_it_can_help() -> None:
         ("net/http: TLS handshake timeout", "registry_unreachable"),
         ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "registry_unreachable"),
         ("dial tcp 10.0.0.1:443: i/o timeout", "registry_unreachable"),
+        ("tls: first record does not look like a TLS handshake", "registry_unreachable"),
+        ("dial tcp: lookup registry-1.docker.io on 10.0.0.53:53: no such host", "registry_unreachable"),
         ("unexpected status: 503 Service Unavailable", "registry_unreachable"),
         ("toomanyrequests: 429 Too Many Requests", "registry_unreachable"),
     ],

@@ -11,7 +11,7 @@ _TEXTS = tuple(
     (re.compile(pattern, re.IGNORECASE), code, following)
     for pattern, code, following in (
         (r"no such host|server misbehaving|connection refused|no route to host|network is unreachable|i/o timeout|"
-         r"TLS handshake|x509|reset by peer", "registry_unreachable", "wait_or_tell_admin"),
+         r"TLS handshake|tls: |x509|reset by peer", "registry_unreachable", "wait_or_tell_admin"),
         (r"unauthorized|authentication required|access denied|access forbidden|denied|\b40[13]\b",
          "image_denied", "fix_image_access"),
         (r"not found|manifest unknown|does not exist|no such image|name unknown|\b404\b",
