@@ -75,7 +75,9 @@ def will_it_run(*, actor: Actor, queue: Queue, size: Size) -> Forecast:
         return Forecast(
             answer="queued",
             code="no_room_now",
-            sentence=_("It waits for room: %(asked)s asked, at most %(free)s free on one node.")
+            sentence=_(
+                "No node has room now: %(asked)s asked, at most %(free)s free on one of them. It starts when there is."
+            )
             % {
                 "asked": amounts.show(answer.resource, answer.asked),
                 "free": amounts.show(answer.resource, answer.available),
@@ -89,7 +91,7 @@ def will_it_run(*, actor: Actor, queue: Queue, size: Size) -> Forecast:
             code="room_unknown",
             sentence=_("The quota allows it; no node of the cluster has been seen yet, so it may have to wait."),
         )
-    return Forecast(answer="now", code="fits", sentence=_("It will start now: quota and nodes have room for it."))
+    return Forecast(answer="now", code="fits", sentence=_("Quota and nodes have room for it."))
 
 
 def never_sentence(answer: RoomAnswer) -> str:

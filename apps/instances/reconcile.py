@@ -20,7 +20,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.clusters import access
-from apps.core import actors
+from apps.core import actors, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
 from apps.instances import launching, looking, selectors
@@ -89,6 +89,7 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     instance = selectors.for_reconcile(pk)
     if instance is None or instance.state == InstanceState.DELETED or _is_done(instance):
         return None
+    crashpoints.reach("instance-claimed")
     cluster = access.connect(instance.queue.cluster)
     steps = plan(instance)
     written = write(instance, cluster, steps) if steps else Written()
@@ -114,6 +115,7 @@ def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...]) -> 
         spec = spec_of(instance)
         for step in steps:
             made = _WRITERS[step](instance, spec, cluster)
+            crashpoints.reach(f"instance-{step.replace(' ', '-')}")
             if step is Step.APPLY_STATEFUL_SET:
                 uid = str(((made or {}).get("metadata") or {}).get("uid") or "")
     except (KubeError, SpecError) as error:
@@ -215,6 +217,7 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
         )
         if moved and decision.at_rest:
             _come_to_rest(instance, claim)
+    crashpoints.reach(f"instance-{instance.state}")
     if not moved:
         return timezone.now()
     if decision.at_rest and instance.state not in LAUNCHED:

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from apps.catalog.models import Image, Size
 from apps.clusters import room
 from apps.clusters.room import Verdict
-from apps.core import audit, live, names, reconciling
+from apps.core import audit, crashpoints, live, names, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.transitions import transition
@@ -226,6 +226,7 @@ def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, ima
     )
     audit.record(actor=actor, verb="instance.create", obj=instance, detail={"image": image.name, "size": size.name})
     live.announce(instance)
+    transaction.on_commit(lambda: crashpoints.reach("instance-committed"))
     reconciling.hint(KIND, pk)
     return instance
 
