@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,7 +78,7 @@ class Streams:
         if continue_token:
             query["continue"] = continue_token
         path = kind_named(kind).path(namespace)
-        async with self._get(path, query, read_timeout_s) as response:
+        with closing(await self._get(path, query, read_timeout_s)) as response:
             try:
                 page = json.loads(await _whole(response))
             except ValueError as error:
@@ -107,7 +108,7 @@ class Streams:
             query["resourceVersion"] = resource_version
         if labels:
             query["labelSelector"] = selector_text(labels)
-        async with self._get(kind_named(kind).path(namespace), query, read_timeout_s) as response:
+        with closing(await self._get(kind_named(kind).path(namespace), query, read_timeout_s)) as response:
             async for line in _lines(response):
                 try:
                     event = json.loads(line)
@@ -141,7 +142,7 @@ class Streams:
         if since_time is not None:
             query["sinceTime"] = since_time
         path = kind_named("Pod").path(namespace, pod, "log")
-        async with self._get(path, query, read_timeout_s) as response:
+        with closing(await self._get(path, query, read_timeout_s)) as response:
             try:
                 async for piece in response.content.iter_chunked(_CHUNK):
                     yield piece
@@ -166,8 +167,8 @@ class Streams:
         if stdin:
             query.append(("stdin", "true"))
         query.append(("tty", "true") if tty else ("stderr", "true"))
-        async with self._websocket(kind_named("Pod").path(namespace, pod, "exec"), query) as socket:
-            yield ExecSession(socket)
+        async with self._websocket(kind_named("Pod").path(namespace, pod, "exec"), query) as websocket:
+            yield ExecSession(websocket)
 
     async def run(
         self,
@@ -198,8 +199,8 @@ class Streams:
     async def port_forward(self, namespace: str, pod: str, port: int) -> AsyncIterator[Tunnel]:
         """One connection to a TCP port inside the pod; see `Tunnel`."""
         path = kind_named("Pod").path(namespace, pod, "portforward")
-        async with self._websocket(path, [("ports", str(port))]) as socket:
-            yield Tunnel(socket)
+        async with self._websocket(path, [("ports", str(port))]) as websocket:
+            yield Tunnel(websocket)
 
     # -- transport ---------------------------------------------------------------------------------------------
 
@@ -207,7 +208,10 @@ class Streams:
         if self._session is None:
             credentials = self.credentials
             connector = aiohttp.TCPConnector(
-                ssl=credentials.ssl_context() if credentials.secure else False, limit=0, keepalive_timeout=30
+                ssl=credentials.ssl_context() if credentials.secure else False,
+                limit=0,
+                keepalive_timeout=30,
+                socket_factory=_watched_socket,
             )
             # trust_env stays off: no proxy, no .netrc of whoever runs the portal.
             self._session = aiohttp.ClientSession(
@@ -220,10 +224,8 @@ class Streams:
     def _url(self, path: str, query: Sequence[tuple[str, str]]) -> URL:
         return URL(self.credentials.server + path, encoded=True).with_query(query)
 
-    @asynccontextmanager
-    async def _get(
-        self, path: str, query: Mapping[str, str], read_timeout_s: float | None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _get(self, path: str, query: Mapping[str, str], read_timeout_s: float | None) -> aiohttp.ClientResponse:
+        """A good answer whose body is still to be read; close it (an unread stream must not go back to the pool)."""
         server = self.credentials.server
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self._connect_timeout_s, sock_connect=self._connect_timeout_s, sock_read=read_timeout_s
@@ -238,13 +240,10 @@ class Streams:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(server, error) from error
-        try:
-            if response.status != 200:
+        if response.status != 200:
+            with closing(response):
                 raise await _refusal(response)
-            yield response
-        finally:
-            # Closing, not releasing: an unread stream must not go back to the pool.
-            response.close()
+        return response
 
     @asynccontextmanager
     async def _websocket(
@@ -253,7 +252,7 @@ class Streams:
         server = self.credentials.server
         try:
             async with asyncio.timeout(self._connect_timeout_s * 2):
-                socket = await self._open().ws_connect(
+                websocket = await self._open().ws_connect(
                     self._url(path, query),
                     protocols=(_SUBPROTOCOL,),
                     max_msg_size=0,
@@ -271,9 +270,22 @@ class Streams:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unreachable(server, error) from error
         try:
-            yield socket
+            yield websocket
         finally:
-            await socket.close()
+            await websocket.close()
+
+
+def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket whose other end is asked for a sign of life: a log may be silent for days, a dead line must not be."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    made.setblocking(False)
+    return made
 
 
 def _unreachable(server: str, error: BaseException) -> Unreachable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import WSMsgType, web
 
+from kubekit import streams as streams_module
 from kubekit.credentials import Credentials
 from kubekit.errors import BadAnswer, BadRequest, Forbidden, Gone, NotFound, Unreachable
 from kubekit.streams import Streams
@@ -120,7 +122,7 @@ async def test_the_log_of_a_container_that_waits_is_refused(api: FakeApi, stream
         [piece async for piece in streams.follow_log("ns", "p", "main")]
 
 
-def socket(play: Callable[[web.WebSocketResponse, web.Request], Any]) -> Callable[[web.Request], Any]:
+def websocket(play: Callable[[web.WebSocketResponse, web.Request], Any]) -> Callable[[web.Request], Any]:
     async def give(request: web.Request) -> web.StreamResponse:
         found = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await found.prepare(request)
@@ -154,7 +156,7 @@ async def test_a_command_gives_its_code_and_both_outputs(api: FakeApi, streams: 
         for frame in (b"\1", b"\1out", b"\2err", b"\1put", b"\3" + exit_status(code)):
             await found.send_bytes(frame)
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     assert await streams.run("ns", "p", "main", ["echo", "a b"]) == (code, b"output", b"err")
     assert asked == [
         ("container", "main"), ("stdout", "true"), ("command", "echo"), ("command", "a b"), ("stderr", "true"),
@@ -171,7 +173,7 @@ async def test_standard_input_is_sent_on_its_channel(api: FakeApi, streams: Stre
         await found.send_bytes(b"\1" + got[:3] + str(len(got)).encode())
         await found.send_bytes(b"\3" + exit_status(0))
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     assert await streams.run("ns", "p", "main", ["cat"], stdin=b"x" * 100_000) == (0, b"xxx100000", b"")
 
 
@@ -179,7 +181,7 @@ async def test_a_command_that_cannot_be_run_is_an_error(api: FakeApi, streams: S
     async def play(found: web.WebSocketResponse, request: web.Request) -> None:
         await found.send_bytes(b"\3" + json.dumps(status_body(500, "InternalError", "no such executable")).encode())
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     with pytest.raises(Exception, match="no such executable"):
         await streams.run("ns", "p", "main", ["nothing"])
 
@@ -188,7 +190,7 @@ async def test_a_command_whose_stream_ends_early_may_have_run(api: FakeApi, stre
     async def play(found: web.WebSocketResponse, request: web.Request) -> None:
         await found.send_bytes(b"\1half")
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     with pytest.raises(Unreachable) as caught:
         await streams.run("ns", "p", "main", ["long"])
     assert caught.value.maybe_done
@@ -198,7 +200,7 @@ async def test_a_command_that_does_not_end_is_left_after_its_time(api: FakeApi, 
     async def play(found: web.WebSocketResponse, request: web.Request) -> None:
         await found.receive()
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     with pytest.raises(Unreachable) as caught:
         await streams.run("ns", "p", "main", ["sleep", "60"], timeout_s=0.3)
     assert caught.value.maybe_done
@@ -210,7 +212,7 @@ async def test_output_beyond_the_limit_is_cut(api: FakeApi, streams: Streams) ->
             await found.send_bytes(b"\1" + b"x" * 1000)
         await found.send_bytes(b"\3" + exit_status(0))
 
-    api.handle(f"GET {PODS}/p/exec", socket(play))
+    api.handle(f"GET {PODS}/p/exec", websocket(play))
     code, out, _ = await streams.run("ns", "p", "main", ["yes"], limit_bytes=2500)
     assert (code, len(out)) == (0, 2500)
 
@@ -238,7 +240,7 @@ async def test_a_tunnel_carries_bytes_both_ways(api: FakeApi, streams: Streams) 
             got += message.data[1:]
         await found.send_bytes(b"\0" + got[::-1])
 
-    api.handle(f"GET {PODS}/p/portforward", socket(play))
+    api.handle(f"GET {PODS}/p/portforward", websocket(play))
     sent = bytes(range(256)) * 352
     async with streams.port_forward("ns", "p", 8888) as tunnel:
         await tunnel.write(sent)
@@ -252,7 +254,7 @@ async def test_a_port_nobody_listens_on_is_said(api: FakeApi, streams: Streams) 
         await found.send_bytes(b"\1" + (1).to_bytes(2, "little"))
         await found.send_bytes(b"\1" + b"dial tcp4 127.0.0.1:1: connect: connection refused")
 
-    api.handle(f"GET {PODS}/p/portforward", socket(play))
+    api.handle(f"GET {PODS}/p/portforward", websocket(play))
     async with streams.port_forward("ns", "p", 1) as tunnel:
         with pytest.raises(NotFound, match="connection refused"):
             await tunnel.read()
@@ -297,3 +299,26 @@ async def test_tls_is_verified_for_streams_too(tmp_path: Path) -> None:
             with pytest.raises(Unreachable) as caught:
                 await bad.list_page("Pod", "ns")
         assert caught.value.code == "tls_failure"
+
+
+async def test_a_dead_line_is_noticed_even_where_silence_is_normal(
+    api: FakeApi, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log has no read time-out; keep-alive probes must end it within about a minute of the other side's death."""
+    made: list[socket.socket] = []
+    plain = streams_module._watched_socket
+
+    def note(address: Any) -> socket.socket:
+        made.append(plain(address))
+        return made[-1]
+
+    monkeypatch.setattr(streams_module, "_watched_socket", note)
+    api.handle(f"GET {PODS}/p/log", stream(b"line\n", hold=True))
+    found = streams.follow_log("ns", "p", "main")
+    assert await anext(found) == b"line\n"
+    (used,) = made
+    probes = [used.getsockopt(socket.IPPROTO_TCP, option) for option in (
+        socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)]  # fmt: skip
+    assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert probes[0] + probes[1] * probes[2] <= 60
+    await found.aclose()
