@@ -7,6 +7,7 @@ from uuid import UUID
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from apps.clusters import access
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import actors
@@ -50,6 +51,18 @@ def note_answer(cluster_pk: UUID, *, version: str = "") -> None:
         return
     values = {"last_contact_at": timezone.now(), **({"version": version} if version else {})}
     transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, values=values)
+
+
+def note_connected(cluster_pk: UUID) -> None:
+    """The first answer after a gap: note it with the version, which an upgrade may have changed meanwhile."""
+    cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
+    if cluster is None or cluster.state == ClusterState.REMOVED:
+        return
+    try:
+        version = str(access.connect(cluster).version().get("gitVersion", ""))
+    except KubeError:
+        version = ""  # the lists came through, so it answers; the version can wait for the next time
+    note_answer(cluster_pk, version=version[:60])
 
 
 def note_failure(cluster_pk: UUID, error: KubeError) -> None:

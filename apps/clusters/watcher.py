@@ -153,7 +153,7 @@ class Watcher:
     async def _synced(self, resource: str, items: list[Raw]) -> None:
         if not self._announced:
             self._announced = True
-            await self._in_thread(contact.note_answer, self.cluster_pk)
+            await self._in_thread(contact.note_connected, self.cluster_pk)
         if resource == "nodes":
             self.capacity.sync_nodes(items)
             return

@@ -20,6 +20,17 @@ def label(resource: str) -> str:
     return words.get(resource) or (_("GPU") if resource == "nvidia.com/gpu" else resource)
 
 
+def of(resource: str, used: int, limit: int) -> str:
+    """What is used of what there is, for beside the resource's word."""
+    if resource == "cpu_millis":
+        texts = (quantities.number(used / 1000, 2), quantities.number(limit / 1000, 2))
+    elif resource in ("memory_bytes", "storage_bytes"):
+        texts = (quantities.size(used), quantities.size(limit))
+    else:
+        texts = (str(used), str(limit))
+    return _("%(used)s of %(limit)s") % {"used": texts[0], "limit": texts[1]}
+
+
 def show(resource: str, count: int) -> str:
     """An amount with what it is of: ``2 CPU``, ``4 GiB memory``, ``1 GPU``."""
     if resource == "cpu_millis":
@@ -33,3 +44,15 @@ def show(resource: str, count: int) -> str:
     if resource == "pods":
         return ngettext("%(count)d pod", "%(count)d pods", count) % {"count": count}
     return f"{count} {label(resource)}"
+
+
+def measured(resource: str, count: int) -> str:
+    """With its unit alone, where the resource's word stands beside it: ``2 CPU``, ``4 GiB``, ``3 GPU``."""
+    return quantities.size(count) if resource.endswith("_bytes") else show(resource, count)
+
+
+def bare(resource: str, count: int) -> str:
+    """As `measured`, without a unit that the limit beside it repeats: ``2``, ``4 GiB``, ``3``."""
+    if resource.endswith("_bytes"):
+        return quantities.size(count)
+    return quantities.number(count / 1000, 3) if resource == "cpu_millis" else str(count)

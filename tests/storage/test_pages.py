@@ -36,7 +36,7 @@ def client(owner) -> Client:
 def test_a_volume_is_made_shown_grown_and_deleted(client: Client, queue) -> None:
     page = client.get("/volumes/new?queue=vision").content.decode()
     assert f'value="{queue.pk}" selected' in page
-    assert "0 B storage of 100 GiB storage" in re.sub(r"<[^>]+>", "", page)
+    assert "0 B of 100 GiB" in re.sub(r"<[^>]+>", "", page)
     once = re.search(r'name="once" value="([^"]+)"', page)[1]
     form = {"name": "imagenet", "queue": queue.pk, "size_bytes": "10 GiB", "once": once}
     answers = [client.post("/volumes/new", form) for _ in range(2)]
