@@ -31,7 +31,8 @@ class Config:
     images: Path | None = None
     """The table that resolves image references (docker/images.toml); None leaves every image unknown."""
     event_ttl_s: float = 3600.0
-    watch_history: int = 20_000
+    watch_history: int = 3_000
+    """Changes kept for watches that resume; a client that missed more lists again."""
 
     @property
     def host(self) -> str:

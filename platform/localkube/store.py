@@ -54,7 +54,7 @@ def _without(metadata: Object, *names: str) -> Object:
 class Store:
     """All objects of the cluster, with one resourceVersion counter over all kinds."""
 
-    def __init__(self, path: Path | None, *, resources: ResourceTable | None = None, history: int = 20_000) -> None:
+    def __init__(self, path: Path | None, *, resources: ResourceTable | None = None, history: int = 3_000) -> None:
         """Open `path` (made if missing; None keeps nothing on disk). Raises ApiError 503 if another process has it."""
         self.resources = resources or ResourceTable()
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
