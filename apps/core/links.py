@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,3 +30,9 @@ def address(kind: str, pk: Any) -> str:
         return str(model(pk=pk).get_absolute_url())
     except NoReverseMatch:
         return ""
+
+
+def state_labels(kind: str) -> Mapping[str, Any]:
+    """The words of this kind's states; empty when it has none."""
+    table = getattr(_model(kind), "TABLE", None)
+    return table.labels if table is not None else {}

@@ -44,15 +44,3 @@ def show(resource: str, count: int) -> str:
     if resource == "pods":
         return ngettext("%(count)d pod", "%(count)d pods", count) % {"count": count}
     return f"{count} {label(resource)}"
-
-
-def measured(resource: str, count: int) -> str:
-    """With its unit alone, where the resource's word stands beside it: ``2 CPU``, ``4 GiB``, ``3 GPU``."""
-    return quantities.size(count) if resource.endswith("_bytes") else show(resource, count)
-
-
-def bare(resource: str, count: int) -> str:
-    """As `measured`, without a unit that the limit beside it repeats: ``2``, ``4 GiB``, ``3``."""
-    if resource.endswith("_bytes"):
-        return quantities.size(count)
-    return quantities.number(count / 1000, 3) if resource == "cpu_millis" else str(count)

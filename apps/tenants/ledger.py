@@ -72,16 +72,6 @@ class Share:
         return amounts.label(self.resource)
 
     @property
-    def used_text(self) -> str:
-        """The first half of “3 of 8 GPU” and “1 GiB of 8 GiB”."""
-        return amounts.bare(self.resource, self.used)
-
-    @property
-    def limit_text(self) -> str:
-        """The second half, with the unit."""
-        return amounts.measured(self.resource, self.limit)
-
-    @property
     def text(self) -> str:
         """Beside the resource's word: ``7.2 of 8``, ``29 GiB of 32 GiB``."""
         return amounts.of(self.resource, self.used, self.limit)

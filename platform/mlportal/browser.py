@@ -17,6 +17,7 @@ FILES = {
     "lib/alpine.min.js": "@alpinejs/csp/dist/cdn.min.js",
     "lib/tabler.min.css": "@tabler/core/dist/css/tabler.min.css",
     "lib/tabler.min.js": "@tabler/core/dist/js/tabler.min.js",
+    "lib/inter.woff2": "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2",
 }
 """Name in static files -> file in node_modules."""
 

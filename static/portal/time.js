@@ -3,9 +3,10 @@
   const words = JSON.parse(document.body.dataset.words);
   const language = document.documentElement.lang;
   const exact = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "long" });
-  const compact = new Intl.DateTimeFormat(language, {
-    year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
-  });
+  const two = (n) => String(n).padStart(2, "0");
+  const compact = (moment) =>
+    `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())} ` +
+    `${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())}`;
   const fill = (text, n) => text.replace(/%\((n|amount)\)[sd]/, n);
 
   const amount = (seconds) => {
@@ -37,7 +38,7 @@
     }
     for (const element of root.querySelectorAll("time[data-at]")) {
       const moment = new Date(element.dateTime);
-      put(element, compact.format(moment));
+      put(element, compact(moment));
       element.title = relative(moment);
     }
   };

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import zlib
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,8 @@ from django.utils import timezone  # noqa: E402
 from apps.catalog.models import Image, Purpose, Size  # noqa: E402
 from apps.clusters.models import Cluster, Node  # noqa: E402
 from apps.core import actors, audit  # noqa: E402
-from apps.flows.models import Attempt, Flow, FlowVersion, LogChunk, Run, Schedule  # noqa: E402
+from apps.flows import services  # noqa: E402
+from apps.flows.models import Attempt, Flow, LogChunk, Run  # noqa: E402
 from apps.instances.models import Instance  # noqa: E402
 from apps.storage.models import Volume, VolumeKind  # noqa: E402
 from apps.tenants.models import Membership, Queue, Reservation, Role, Team  # noqa: E402
@@ -183,8 +184,8 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
     rows = [
         ("train-bert", "running", "", {}),
         ("标注工具", "starting", "", {}),
-        (LONG, "failed", "out_of_memory", {}),
-        ("waiting", "queued", "no_room", {}),
+        (LONG, "failed", "out_of_memory", {"memory": "1 GiB"}),
+        ("waiting", "queued", "no_node_memory", {"memory": "16 GiB"}),
         ("lost", "unreachable", "node_lost", {"node": "node-2"}),
         ("old", "stopped", "", {}),
         ("ending", "stopping", "", {}),
@@ -214,6 +215,7 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
 
 def flows_of(who: dict[str, Any], queue: Queue) -> None:
     """A flow with runs in every state, one that is paused, one that never ran."""
+    actor = actors.from_user(who["wei"])
     node = {
         "name": "main",
         "executor": "container",
@@ -222,13 +224,10 @@ def flows_of(who: dict[str, Any], queue: Queue) -> None:
         "command": ["python", "-c"],
         "args": ["print(6 * 7)"],
         "env": {"DATA": "/data"},
-        "volumes": [],
-        "needs": [],
         "retries": {"count": 2, "interval_s": 30},
         "timeout_s": 3600,
     }
-    for number, (name, state) in enumerate([("nightly-report", "active"), ("每日汇总", "paused"), (LONG, "active")]):
-        flow = Flow.objects.create(name=name, queue=queue, owner=who["wei"], state=state, state_since=ago(days=2))
+    for number, name in enumerate(["nightly-report", "每日汇总", LONG]):
         document = {
             "name": name,
             "queue": queue.name,
@@ -236,28 +235,21 @@ def flows_of(who: dict[str, Any], queue: Queue) -> None:
             "schedules": [{"cron": "0 3 * * 1-5", "timezone": "Asia/Shanghai"}],
             "alerts": [{"channel": "mail", "to": ["wei@example.com"]}],
         }
-        version = FlowVersion.objects.create(flow=flow, number=1, document=document, author=who["wei"])
-        flow.version = version
-        flow.save(update_fields=["version"])
-        Schedule.objects.create(
-            flow=flow,
-            cron="0 3 * * 1-5",
-            timezone="Asia/Shanghai",
-            enabled=state == "active",
-            next_fire_at=NOW + timedelta(hours=5) if state == "active" else None,
-        )
+        flow = services.create_flow(actor=actor, document=document)
         if number < 2:
-            runs_of(flow, version, queue)
+            runs_of(flow, queue)
+        if number == 1:
+            services.set_paused(actor=actor, flow=flow, paused=True)
 
 
-def runs_of(flow: Flow, version: FlowVersion, queue: Queue) -> None:
+def runs_of(flow: Flow, queue: Queue) -> None:
     """One run in each state with its attempts and a log."""
     for number, state in enumerate(["running", "queued", "cancelling", "succeeded", "failed", "cancelled", "skipped"]):
         begun = state not in ("queued", "skipped")
         over = state in ("succeeded", "failed", "cancelled")
         run = Run.objects.create(
             flow=flow,
-            version=version,
+            version=flow.version,
             queue=queue,
             state=state,
             state_since=ago(hours=number),
@@ -266,7 +258,7 @@ def runs_of(flow: Flow, version: FlowVersion, queue: Queue) -> None:
             started_at=ago(hours=number) if begun else None,
             finished_at=ago(hours=number, minutes=-3, seconds=-7) if over else None,
             reason_code="exit_code" if state == "failed" else "",
-            reason_params={"code": 3},
+            reason_params={"exit_code": 3},
             reason_evidence=["Traceback (most recent call last):", "ValueError: no rows"] if state == "failed" else [],
         )
         if state == "skipped":
@@ -291,7 +283,7 @@ def runs_of(flow: Flow, version: FlowVersion, queue: Queue) -> None:
             f"2026-11-30T0{number}:00:{second:02d}Z row {second} 处理完成\n" for second in range(40)
         ).encode()
         LogChunk.objects.create(
-            day=attempt.created_at.date(), attempt_id=attempt.pk, first=0, size=len(text), packed=gzip.compress(text)
+            day=attempt.created_at.date(), attempt_id=attempt.pk, first=0, size=len(text), packed=zlib.compress(text)
         )
         attempt.log_bytes = len(text)
         attempt.save(update_fields=["log_bytes"])

@@ -47,11 +47,10 @@ def site(*, port: int = 0) -> Iterator[Site]:
         home = Home(root=Path(folder))
         for made in (home.run, home.secrets, home.log):
             made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PORTAL_", "DATABASE_", "REDIS_"))
-        }
+        inherited = [name for name in os.environ if name.startswith(("PORTAL_", "DATABASE_", "REDIS_"))]
         environ = {
-            **kept,
+            **os.environ,
+            **dict.fromkeys(inherited, ""),  # the portal reads an empty variable as none
             "PORTAL_HOME": folder,
             "PORTAL_HTTP_PORT": str(port),
             "PORTAL_ADMIN_PASSWORD": PASSWORD,
@@ -85,9 +84,9 @@ def site(*, port: int = 0) -> Iterator[Site]:
         )
         stack.enter_context(started(web, log=home.log / "web"))
         yield Site(origin=f"http://127.0.0.1:{port}", environ=environ)
-        faults = (home.log / "web").read_text(encoding="utf-8", errors="replace")
-        if "Traceback" in faults:
-            sys.stderr.write(faults[-6000:])
+        for line in (home.log / "web").read_text(encoding="utf-8", errors="replace").splitlines():
+            if "Traceback" in line:
+                sys.stderr.write(f"{line[:120]} … {line[-300:]}\n")
 
 
 def _run(environ: dict[str, str], *arguments: str) -> None:

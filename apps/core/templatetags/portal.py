@@ -19,7 +19,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from apps.core import icons, links, looks, quantities
+from apps.core import icons, links, looks, quantities, verbs
 from apps.core.pages import Action, Column, Tab
 
 register = template.Library()
@@ -317,11 +317,15 @@ def tab_url(obj: Any, tab: Tab, first: bool) -> str:
 
 @register.simple_tag
 def audit_words(entry: Any) -> SafeString:
-    """What an audit entry says: the verb, and for a change of state the step."""
-    detail = entry.detail
-    if isinstance(detail, Mapping) and detail.get("from") and detail.get("to"):
-        return format_html('{} <span class="text-secondary">{} → {}</span>', entry.verb, detail["from"], detail["to"])
-    return format_html("{}", entry.verb)
+    """What an audit entry says: what was done, and for a change of state the step. The verb itself on hover."""
+    step = verbs.step(entry.object_kind, entry.detail)
+    done = verbs.words(entry.verb)
+    if step is None:
+        return format_html('<span title="{}">{}</span>', entry.verb, done)
+    moved = format_html('<span class="text-secondary">{} →</span> {}', *step)
+    if done == entry.verb:
+        return format_html('<span title="{}">{}</span>', entry.verb, moved)
+    return format_html('<span title="{}">{}</span> <span class="text-secondary">·</span> {}', entry.verb, done, moved)
 
 
 @register.simple_tag

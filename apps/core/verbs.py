@@ -1,0 +1,57 @@
+"""How audit entries read: ``queue.create`` is a contract for scripts, people read "created"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+from apps.core import links
+
+ACTIONS: Mapping[str, Any] = {
+    "create": _("created"),
+    "register": _("registered"),
+    "update": _("changed"),
+    "change": _("changed"),
+    "quota": _("changed the quota"),
+    "expand": _("enlarged"),
+    "credentials": _("replaced the credentials"),
+    "retire": _("retired"),
+    "restore": _("offered again"),
+    "start": _("asked to start"),
+    "stop": _("asked to stop"),
+    "restart": _("asked to restart"),
+    "enter": _("entered"),
+    "key": _("looked at the key"),
+    "run": _("asked to run"),
+    "rerun": _("asked to run again"),
+    "cancel": _("asked to cancel"),
+    "pause": _("paused"),
+    "resume": _("resumed"),
+    "rotate-secret": _("made a new secret"),
+    "member.add": _("added a member"),
+    "member.remove": _("removed a member"),
+    "password": _("changed the password"),
+    "deactivate": _("deactivated"),
+    "activate": _("activated"),
+    "revoke": _("revoked"),
+    "remove": _("removed"),
+    "delete": _("asked to delete"),
+}
+"""The part of a verb after its kind -> words. A verb that is not here is shown as it is."""
+
+
+def words(verb: str) -> str:
+    """What was done, in the reader's language."""
+    _kind, _dot, action = verb.partition(".")
+    return str(ACTIONS.get(action, verb))
+
+
+def step(kind: str, detail: Any) -> tuple[str, str] | None:
+    """For a change of state its two labels; None for any other entry."""
+    if not isinstance(detail, Mapping) or not detail.get("from") or not detail.get("to"):
+        return None
+    labels = links.state_labels(kind)
+    before, after = str(detail["from"]), str(detail["to"])
+    return str(labels.get(before, before)), str(labels.get(after, after))
