@@ -49,12 +49,12 @@ def test_the_list_shows_use_and_the_over_quota_mark(member: Client, queue: Queue
     ledger.reserve(queue_id=queue.pk, kind="thing", object_id=object_id, amount=Amount(cpu_millis=3000))
     shown = text_of(member.get("/queues"))
     assert "vision" in shown
-    assert "3 of 4 CPU" in shown
-    assert "0 of 2 GPU" in shown
+    assert "3 of 4" in shown
+    assert "0 of 2" in shown
     assert "over quota" not in shown
     Queue.objects.as_system().filter(pk=queue.pk).update(cpu_millis=2000)
     assert "over quota" in text_of(member.get(f"/queues?row={queue.pk}"))
-    assert "Over quota : CPU 3 of 2 CPU" in text_of(member.get(f"/queues/{queue.pk}"))
+    assert "Over quota : CPU 3 of 2" in text_of(member.get(f"/queues/{queue.pk}"))
 
 
 def test_the_list_is_two_statements_at_any_number_of_queues(queue: Queue, django_assert_num_queries) -> None:
