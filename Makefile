@@ -17,8 +17,7 @@ lint: set-up-dev
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@PYTHONPATH=.:platform $(BIN)/lint-imports
-	@$(RUN) manage.py makemigrations --check --dry-run
-	@$(RUN) -m mlportal words check
+	@$(RUN) -m mlportal check
 
 bench: set-up-dev
 	@$(RUN) -m tests.benchmarks $(ARGS)
@@ -41,4 +40,4 @@ requirements: set-up
 
 # After a change of words: collect them for translation.
 messages: set-up-dev
-	@$(RUN) -m mlportal words collect
+	@$(RUN) -m mlportal words

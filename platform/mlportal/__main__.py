@@ -12,21 +12,25 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("up", help="start everything and stay in the foreground")
     actions.add_parser("prepare", help="tables, static files, first records (part of every start)")
-    words = actions.add_parser("words", help="the words of the interface")
-    words.add_argument("what", choices=("collect", "check"))
-    arguments = parser.parse_args()
-    # Imported here so that the supervisor stays small: it never loads Django.
-    if arguments.action == "up":
+    actions.add_parser("words", help="collect the words of the interface for translation")
+    actions.add_parser("check", help="missing migrations and translations (part of make lint)")
+    action = parser.parse_args().action
+    # Imported here so that a start that is refused is refused at once.
+    if action == "up":
         from mlportal import up  # noqa: PLC0415
 
         return up.main()
-    if arguments.action == "prepare":
+    if action == "prepare":
         from mlportal import prepare  # noqa: PLC0415
 
         return prepare.run()
-    from mlportal import words as catalogue  # noqa: PLC0415
+    if action == "words":
+        from mlportal import words  # noqa: PLC0415
 
-    return catalogue.collect() if arguments.what == "collect" else catalogue.check()
+        return words.collect()
+    from mlportal import checks  # noqa: PLC0415
+
+    return checks.run()
 
 
 if __name__ == "__main__":

@@ -129,7 +129,13 @@ else:
     CHANNEL_LAYERS = {
         "default": {
             "BACKEND": "channels_redis.core.RedisChannelLayer",
-            "CONFIG": {"hosts": [ENVIRONMENT.redis_url], "prefix": "mlportal-live", "capacity": 500, "expiry": 30},
+            "CONFIG": {
+                # Receiving blocks for seconds on purpose; redis-py's own time-out would cut it.
+                "hosts": [{"address": ENVIRONMENT.redis_url, "socket_timeout": None}],
+                "prefix": "mlportal-live",
+                "capacity": 500,
+                "expiry": 30,
+            },
         }
     }
     CELERY_BROKER_URL = (
