@@ -136,6 +136,10 @@ WORDINGS: Mapping[str, Wording] = {
         next=_("Delete files on it or make it larger, then start again."),
         action="start",
     ),
+    "shared_memory_full": Wording(
+        sentence=_("Shared memory (/dev/shm) is full, so the program could not go on."),
+        next=_("Use fewer worker processes or smaller batches, or choose a size with more memory."),
+    ),
     # the image
     "image_not_found": Wording(
         sentence=_("The image “{image}” was not found."),
@@ -165,6 +169,11 @@ WORDINGS: Mapping[str, Wording] = {
     ),
     "crashed_at_start": Wording(
         sentence=_("The program ended right after its start (exit code {exit_code}, restarts: {restarts})."),
+        next=_("The log says why. Mend it, then start again."),
+        action="start",
+    ),
+    "crashed": Wording(
+        sentence=_("The program ended (exit code {exit_code}, restarts: {restarts})."),
         next=_("The log says why. Mend it, then start again."),
         action="start",
     ),

@@ -459,6 +459,13 @@ CASES = (
         crashed(exitCode=1, message="cp: error writing 'x': No space left on device"),
     ),
     Case(
+        "shared memory is full",
+        "shared_memory_full",
+        "bigger_size",
+        crashed(exitCode=1),
+        known={"log_tail": "dd: error writing '/dev/shm/x': No space left on device"},
+    ),
+    Case(
         "out of memory",
         "out_of_memory",
         "bigger_size",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubekit.diagnose import POD_GONE, AttemptEnd, classify_attempt_end, classify_no_start, pod_is_ours
+from kubekit.diagnose import END_CODES, POD_GONE, AttemptEnd, classify_attempt_end, classify_no_start, pod_is_ours
 from kubekit.events import observe_events
 from kubekit.observe import observe_attempt, observe_pod
 from tests.kubekit.samples import ATTEMPT_ID, GIB, container_status, raw_event, raw_pod
@@ -203,6 +203,11 @@ def test_each_ending_is_told_apart(ending: Ending) -> None:
 
 def test_there_are_at_least_the_promised_number_of_endings() -> None:
     assert len(ENDINGS) >= 25
+
+
+def test_every_end_has_a_script_and_no_script_an_unknown_end() -> None:
+    scripted = {ending.expected[2] for ending in ENDINGS}
+    assert scripted | {"cancelled", POD_GONE.code} == END_CODES
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)

@@ -7,6 +7,7 @@ stable words that the portal translates; ``params`` fill the sentence; ``evidenc
 
 from __future__ import annotations
 
+from kubekit.diagnose.codes import END_CODES, FINDING_CODES, MAY_PASS, NEXT_CODES
 from kubekit.diagnose.endings import (
     POD_GONE,
     AttemptEnd,
@@ -16,11 +17,14 @@ from kubekit.diagnose.endings import (
     classify_no_start,
     pod_is_ours,
 )
-from kubekit.diagnose.model import MAY_PASS, Context, Finding
+from kubekit.diagnose.model import Context, Finding
 from kubekit.diagnose.rules import RULES, diagnose, findings
 
 __all__ = [
+    "END_CODES",
+    "FINDING_CODES",
     "MAY_PASS",
+    "NEXT_CODES",
     "POD_GONE",
     "RULES",
     "AttemptEnd",

@@ -82,11 +82,8 @@ def classify_attempt_end(observation: AttemptObservation, *, cancelled: bool = F
         return AttemptEnd(outcome="succeeded", retry_class="none", code="succeeded")
     if cancelled:
         return AttemptEnd(outcome="cancelled", retry_class="none", code="cancelled")
-    for rule in _RULES:
-        found = rule(observation)
-        if found is not None:
-            return found
-    return _infra("ended_unexplained", reason=pod.reason)
+    found = next((end for rule in _RULES if (end := rule(observation)) is not None), None)
+    return found if found is not None else _program(observation)
 
 
 def classify_no_start(
@@ -181,10 +178,8 @@ def _never_ran(observation: AttemptObservation) -> AttemptEnd | None:
     return _infra("never_started", reason=observation.pod.reason) if observation.exit_code is None else None
 
 
-def _program(observation: AttemptObservation) -> AttemptEnd | None:
+def _program(observation: AttemptObservation) -> AttemptEnd:
     code = observation.exit_code
-    if code is None:
-        return None
     full = find_full(observation.message)
     if full is not None:
         return _user(full[0], exit_code=code, line=full[1])
@@ -201,7 +196,7 @@ def _signal_name(number: int) -> str:
 
 
 _RULES: tuple[Callable[[AttemptObservation], AttemptEnd | None], ...] = (
-    _deadline, _evicted, _memory, _disrupted, _refused, _runtime, _deleted, _init, _never_ran, _program,
+    _deadline, _evicted, _memory, _disrupted, _refused, _runtime, _deleted, _init, _never_ran,
 )  # fmt: skip
 
 

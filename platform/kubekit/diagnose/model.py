@@ -8,15 +8,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from kubekit.diagnose.codes import MAY_PASS
 from kubekit.errors import KubeError
 from kubekit.events import EventNote
 from kubekit.observe import ClaimObservation, ContainerObservation, PodObservation
-
-#: Findings with these codes are a state of waiting that may well end by itself.
-MAY_PASS = frozenset({
-    "quota_exceeded", "no_node_cpu", "no_node_memory", "no_node_gpu", "no_node_pods", "no_node_fits",
-    "volume_not_bound", "volume_busy", "registry_unreachable", "cluster_unreachable", "preempted", "evicted",
-})  # fmt: skip
 
 _EVIDENCE = 5
 _EVIDENCE_LENGTH = 500
