@@ -30,7 +30,7 @@ def run() -> int:
 
 def _migrations() -> list[str]:
     """Changes of models that no migration makes."""
-    loader = MigrationLoader(None, ignore_no_initial=True)
+    loader = MigrationLoader(None)
     detector = MigrationAutodetector(loader.project_state(), ProjectState.from_apps(apps))
     changes = detector.changes(graph=loader.graph)
     return [
