@@ -29,6 +29,7 @@ from typing import Any
 from localkube.node import confine
 
 _MAX_PACKET = 400_000
+_POLL_S = 0.002
 _LOG_LIMIT = 32 * 1024 * 1024
 """A log larger than this moves to `NAME.1`; one older piece is kept, as the kubelet keeps its rotated files."""
 
@@ -97,6 +98,7 @@ class Child:
         self.code: int | None = None
         self.log: LogWriter | None = None
         self.record: str | None = None
+        self.orphaned = False
         self.streams = 0
         self.waiting: list[socket.socket] = []
 
@@ -108,6 +110,7 @@ class Child:
             "started": self.started,
             "finished": self.finished,
             "code": self.code,
+            "orphaned": self.orphaned,
             "no_start": bool(self.log and self.log.head.startswith(b"bwrap: execvp ")),
         }
 
@@ -124,6 +127,7 @@ class Agent:
         self._clients: set[socket.socket] = set()
         self._alone_since = time.monotonic()
         self._closing = False
+        self._starting: list[tuple[Child, socket.socket]] = []
 
     def run(self) -> None:
         """Serve until told to end, or orphaned; then nothing of the pod is left."""
@@ -137,10 +141,13 @@ class Agent:
         self._watch(self._listener, self._accept)
         while not self._closing:
             timeout = None if self._clients else self._orphan_after
-            for key, _ in self._selector.select(timeout):
+            for key, _ in self._selector.select(_POLL_S if self._starting else timeout):
                 key.data()
             self._reap()
+            self._check_starting()
             if not self._clients and time.monotonic() - self._alone_since > self._orphan_after:
+                for child in self._children.values():
+                    child.orphaned = child.code is None
                 break
         for child in list(self._children.values()):
             self._kill(child, signal.SIGKILL)
@@ -170,6 +177,7 @@ class Agent:
     def _drop(self, client: socket.socket) -> None:
         self._selector.unregister(client)
         self._clients.discard(client)
+        self._starting = [(child, other) for child, other in self._starting if other is not client]
         for child in self._children.values():
             if client in child.waiting:
                 child.waiting.remove(client)
@@ -234,12 +242,22 @@ class Agent:
         child = self._fork_exec(target.init, request, fds, client.fileno() if request["tty"] else None)
         return {"pid": child.pid}
 
-    def op_go(self, _client: socket.socket, request: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
+    def op_go(self, client: socket.socket, request: dict[str, Any], _fds: list[int]) -> dict[str, Any] | None:
+        """Let it run. For a container the answer comes when its program is there: signals would miss it before."""
         child = self._children[request["name"]]
         child.started = stamp(time.time_ns())
         os.write(child.go, b"g")
         os.close(child.go)
-        return {"started": child.started}
+        if child.log is None:
+            return {"started": child.started}
+        self._starting.append((child, client))
+        return None
+
+    def _check_starting(self) -> None:
+        for child, client in list(self._starting):
+            if child.code is not None or (child.init is not None and _program(child.init) is not None):
+                self._starting.remove((child, client))
+                self._reply(client, {"started": child.started})
 
     def op_wait(self, client: socket.socket, request: dict[str, Any], _fds: list[int]) -> dict[str, Any] | None:
         child = self._children[request["name"]]
@@ -474,7 +492,9 @@ def main() -> None:
     print(json.dumps({"ready": True}), flush=True)
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 1)
-    Agent(config, listener, folder).run()
+    agent = Agent(config, listener, folder)
+    agent.run()
+    os._exit(0)  # connections close with the process and not before: who waits for the end waits for that
 
 
 if __name__ == "__main__":

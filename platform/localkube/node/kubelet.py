@@ -105,7 +105,7 @@ class Kubelet:
         if self._context:
             await self._context.limits.close()
             deadline = time.monotonic() + _RELEASE_S
-            while not self._context.volumes.released() and time.monotonic() < deadline:
+            while not self._context.volumes.released() and time.monotonic() < deadline:  # noqa: ASYNC110 - the kernel's
                 await asyncio.sleep(0.02)
 
     def _register(self, config: Config) -> None:

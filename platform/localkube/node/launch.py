@@ -216,7 +216,7 @@ class Launcher:
     async def started(self, agent: Agent, state: ContainerState) -> str:
         """When a container found running was started."""
         child = await self._child(agent, state)
-        return str(child["started"]) if child and child["started"] else now()
+        return str(child["started"]) if child and child["started"] else state.running_since or now()
 
     async def wait(self, agent: Agent, state: ContainerState) -> dict[str, Any]:
         """How the container ended; from its record when the agent has gone, 137 when there is none."""

@@ -83,6 +83,8 @@ class ContainerState:
             made.restarts = status.get("restartCount", 0)
             made.last = status.get("lastState", {}).get("terminated")
             made.terminated = status.get("state", {}).get("terminated")
+            made.running_since = status.get("state", {}).get("running", {}).get("startedAt")
+            made.ready, made.started = bool(status.get("ready")), bool(status.get("started"))
             made.image_id = status.get("imageID", "")
             made.container_id = status.get("containerID", "")
         return made

@@ -46,7 +46,7 @@ class Probes:
 
     async def _all(self, container: ContainerState, spec: Object) -> None:
         startup = spec.get("startupProbe")
-        if startup:
+        if startup and not container.started:
             if not await self._until(container, startup, "Startup"):
                 return
             container.started = True
@@ -77,7 +77,7 @@ class Probes:
     async def _readiness(self, container: ContainerState, probe: Object) -> None:
         period = float(probe.get("periodSeconds", 10))
         good = bad = 0
-        was_ready = False
+        was_ready = container.ready
         next_event = asyncio.get_running_loop().time() + period
         await asyncio.sleep(probe.get("initialDelaySeconds", 0))
         while True:

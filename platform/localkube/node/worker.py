@@ -189,7 +189,7 @@ class Worker:
             return
         never = self.pod["spec"].get("restartPolicy", "Always") == "Never"
         if self.ending.why == "shutdown":
-            if not never:
+            if not never or not self._begun():
                 return  # goes on with the next start of localkube
             self.state.disrupted = SHUTDOWN
             self.state.final = ("Failed", "Terminated", SHUTDOWN)
@@ -202,6 +202,10 @@ class Worker:
             self.state.final = ("Failed", "Terminated", self.state.disrupted)
         else:
             self.state.final = ("Succeeded" if good else "Failed", "", "")
+
+    def _begun(self) -> bool:
+        containers = (*self.state.init, *self.state.main)
+        return any(c.running_since or c.terminated or c.restarts for c in containers)
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Graceful end: SIGTERM, the rest of the grace, SIGKILL. A pod still being set up just stops."""
@@ -222,6 +226,8 @@ class Worker:
         for container in self.running():
             await self.signal(container, signal.SIGKILL)
         await asyncio.wait({life}, timeout=10)
+        if self.ending.why == "shutdown":
+            return
         for container in (*self.state.init, *self.state.main):
             if container.running_since is None and container.terminated is None:
                 never = {"code": 137, "started": "", "finished": ""}
@@ -330,10 +336,13 @@ class Worker:
         policy = self.pod["spec"].get("restartPolicy", "Always")
         timing = self._context.timing
         delay, crashes = timing.backoff_s, 0
+        assert self.agent is not None
         left = await self.launcher.left_over(self.agent, container)
         while not self.ending.event.is_set():
             if left == "nothing" and not await self._start(container):
                 return
+            if left == "running":
+                self._begin(container, await self.launcher.started(self.agent, container), adopted=True)
             ran = timing.stable_s if left == "ended" else await self._watch(container)
             left = "nothing"
             if self.ending.event.is_set():
@@ -388,22 +397,21 @@ class Worker:
         self.publish()
         return True
 
-    def _begin(self, container: ContainerState, started: str) -> None:
+    def _begin(self, container: ContainerState, started: str, *, adopted: bool = False) -> None:
+        """It runs; one that ran before localkube's restart stays as ready as it was until a probe says otherwise."""
         container.container_id = container_id(self.uid, container.name, container.restarts)
         container.run(started)
         spec = self.spec_of(container.name)
         if container.init:
             return
-        container.started = "startupProbe" not in spec
-        container.ready = container.started and "readinessProbe" not in spec
+        if not adopted:
+            container.started = "startupProbe" not in spec
+            container.ready = container.started and "readinessProbe" not in spec
         self._probes.start(container, spec)
 
     async def _watch(self, container: ContainerState) -> float:
         """Until it ends; writes how. Returns how long it ran, in seconds."""
         assert self.agent is not None
-        if container.running_since is None:
-            self._begin(container, await self.launcher.started(self.agent, container))
-            self.publish()
         begun = time.monotonic()
         record = await self.launcher.wait(self.agent, container)
         await self._probes.stop(container)

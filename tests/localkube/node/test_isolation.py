@@ -52,7 +52,7 @@ async def test_on_the_host_the_process_is_not_root_when_localkube_is(node: Node)
     status = await node.kubelet._workers[pod["metadata"]["uid"]].agent.status()  # type: ignore[union-attr]
     await asyncio.sleep(0.1)
     for pid in (status["pid"], status["children"][0]["pid"]):
-        uid = Path(f"/proc/{pid}").stat().st_uid
+        uid = Path(f"/proc/{pid}").stat().st_uid  # noqa: ASYNC240
         assert uid == os.geteuid() if os.geteuid() else uid > 1_000_000
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,12 @@ while True:
 
 
 @pytest.fixture(params=["hard", "soft"])
-async def limited(request: pytest.FixtureRequest, node: Node) -> AsyncIterator[Node]:
+async def limited(request: pytest.FixtureRequest, node: Node) -> Node:
     """A node in each mode; a machine that cannot be hard is tested soft both times, as its pods would be."""
     if request.param == "soft":
         await node.kubelet.context.limits.close()
         node.kubelet.context.limits = SoftLimits(interval_s=0.2)
-    yield node
+    return node
 
 
 async def test_a_program_over_its_memory_limit_is_oom_killed(limited: Node) -> None:

@@ -85,7 +85,7 @@ async def test_the_data_goes_with_its_volume(stored: Node) -> None:
     folder = stored.home / "volumes"
     assert len(list(folder.iterdir())) == 1
     stored.store.delete("persistentvolumes", None, "pv-data")
-    while list(folder.iterdir()):  # noqa: ASYNC110, ASYNC240
+    while list(folder.iterdir()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
@@ -111,7 +111,8 @@ while open('/etc/mlportal/key').read() == '1': time.sleep(0.01)
 print(open('/etc/mlportal/key').read())
 """
     pod = node.create(script, spec=spec, volumeMounts=mounts)
-    while "30" not in (await node.log(pod) if "running" in main_state(node.now(pod)) else ""):
+    await node.running(pod)
+    while "30" not in await node.log(pod):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     secret["data"]["key"] = base64.b64encode(b"2").decode()
     node.store.update("secrets", secret)
