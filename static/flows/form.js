@@ -7,8 +7,14 @@
   const zone = form && form.elements.timezone;
   if (!preset || !cron) return;
 
+  // What belongs to a clock is asked only of a flow that has one.
+  const clock = form.querySelectorAll('[data-field="cron"], [data-field="timezone"]');
+  const hide = () => clock.forEach((field) => { field.hidden = preset.value === "" && !field.matches(".has-error"); });
+  hide();
+
   const tell = () => cron.dispatchEvent(new Event("input", { bubbles: true }));
   preset.addEventListener("change", () => {
+    hide();
     if (preset.value === "custom") {
       cron.focus();
       return;

@@ -125,6 +125,15 @@
   });
 
   // --- htmx ---------------------------------------------------------------------------------------------------------
+  // An error that brings no place of its own (a fault, a page of the server in front) is never put into the page.
+  document.addEventListener("htmx:after:request", (event) => {
+    const { response, hx, sourceElement } = event.detail.ctx;
+    if (!response || response.status < 400) return;
+    const live = sourceElement && sourceElement.dataset && sourceElement.dataset.live !== undefined;
+    if (!live && hx && hx.retarget) return;
+    event.preventDefault();
+    if (!live) toast(response.status >= 500 ? words.fault : words.no_answer);
+  });
   document.addEventListener("htmx:after:swap", armAll);
   document.addEventListener("htmx:error", (event) => {
     const source = event.detail.ctx && event.detail.ctx.sourceElement;

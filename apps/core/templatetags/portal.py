@@ -289,8 +289,8 @@ def words() -> str:
             "copied": _("Copied"),
             "copy_failed": _("Copying is not allowed here; select the text instead."),
             "no_answer": _("The portal does not answer. Check the connection, then try again."),
+            "fault": _("Something in the portal itself went wrong. It is written in the portal's log."),
             "sure": _("Yes"),
-            "unsaved": _("What you typed is not saved yet."),
         },
         ensure_ascii=False,
     )
