@@ -151,6 +151,8 @@ def delete(*, actor: Actor, volume: Volume) -> None:
 
 def _make(*, actor: Actor, pk: UUID, queue: Queue, owner_id: UUID, name: str, kind: str, size_bytes: int) -> Volume:
     with transaction.atomic():
+        # The queue first, as everybody who reserves does: two at once then wait for each other in one order.
+        Queue.objects.as_system().select_for_update(of=("self",)).filter(pk=queue.pk).first()
         volume: Volume = Volume.objects.create(
             pk=pk,
             name=name,

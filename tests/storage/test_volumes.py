@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connection
 
 from apps.core import reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid, OverQuota
@@ -222,3 +225,22 @@ def test_the_same_id_again_makes_no_second_volume(queue, owner) -> None:
     pk = uuid.uuid4()
     assert new(queue, owner, id=pk).pk == new(queue, owner, id=pk).pk == pk
     assert storage_used(queue) == 10 * GIB
+
+
+@pytest.mark.django_db(transaction=True)
+def test_eight_first_instances_at_once_make_one_home() -> None:
+    made_queue = make.queue()
+    person = make.actor(make.user(role_in=made_queue.team))
+    start = threading.Barrier(8)
+
+    def first(_: int) -> uuid.UUID:
+        try:
+            connection.ensure_connection()
+            start.wait(timeout=20)
+            return services.ensure_home(actor=person, queue=made_queue).pk
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(first, range(8)))) == 1
+    assert storage_used(made_queue) == 10 * GIB
