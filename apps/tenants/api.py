@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from apps.clusters.models import Cluster
 from apps.core import refs
 from apps.core.api import Item, PortalViewSet, StatefulItem
-from apps.tenants import ledger, people, quotas, selectors, teams, uses
+from apps.tenants import checker, ledger, people, quotas, selectors, teams, uses
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.quotas import Quota
 
@@ -79,6 +79,25 @@ class QueueForm(QuotaForm):
     storage_bytes = serializers.IntegerField()
 
 
+class CheckRow(serializers.Serializer[Any]):
+    """A resource in the three books: ``ledger`` and ``limits`` are limits, ``quota`` and ``pods`` requests."""
+
+    resource = serializers.CharField()
+    ledger = serializers.IntegerField()
+    limits = serializers.IntegerField()
+    quota = serializers.IntegerField()
+    pods = serializers.IntegerField()
+    fault = serializers.CharField()
+
+
+class CheckItem(serializers.Serializer[Any]):
+    """Whether ledger, quota and pods agree; ``error`` when the cluster could not be asked."""
+
+    is_good = serializers.BooleanField()
+    rows = CheckRow(many=True)
+    error = serializers.CharField()
+
+
 class QueueViewSet(PortalViewSet):
     """Queues: namespaces with a quota. Administrators make and change them."""
 
@@ -123,6 +142,20 @@ class QueueViewSet(PortalViewSet):
     def contents(self, request: Request, pk: str) -> Response:
         """What lives in the queue."""
         return Response(uses.of(self.find(pk).pk))
+
+    @extend_schema(responses=CheckItem)
+    @action(detail=True, methods=["get"])
+    def check(self, request: Request, pk: str) -> Response:
+        """Compare the portal's ledger, the namespace's quota and the pods."""
+        return Response(CheckItem(checker.check(self.find(pk))).data)
+
+    @extend_schema(request=None, responses={202: QueueItem})
+    @action(detail=True, methods=["post"])
+    def recalculate(self, request: Request, pk: str) -> Response:
+        """Let the cluster count the use anew."""
+        queue = self.find(pk)
+        quotas.recalculate(actor=self.actor, queue=queue)
+        return self.answer(queue, code=status.HTTP_202_ACCEPTED)
 
 
 class MemberItem(serializers.Serializer[Any]):

@@ -17,13 +17,13 @@ from apps.clusters.services import require_admin
 from apps.clusters.states import ClusterState
 from apps.core import audit, live, names, reconciling
 from apps.core.actors import Actor
-from apps.core.errors import Conflict, Invalid
+from apps.core.errors import Conflict, Invalid, Unavailable
 from apps.core.transitions import transition
-from apps.tenants import ledger, uses
+from apps.tenants import checker, ledger, uses
 from apps.tenants.models import Queue, Team
 from apps.tenants.states import QueueState
 from kubekit import names as kube_names
-from kubekit.errors import SpecError
+from kubekit.errors import KubeError, NotFound, SpecError
 from kubekit.specs.checks import require_extended_resource
 
 MOST = 1 << 62
@@ -153,6 +153,22 @@ def delete(*, actor: Actor, queue: Queue) -> None:
         transition(row, QueueState.DELETING, actor=actor, verb="queue.delete", values={"due_at": timezone.now()})
         reconciling.hint("queue", row.pk)
     queue.refresh_from_db()
+
+
+def recalculate(*, actor: Actor, queue: Queue) -> None:
+    """Let the cluster count the queue's use anew (failure F13). Raises `Unavailable` when it does not answer."""
+    require_admin(actor)
+    try:
+        checker.recalculate(queue)
+    except NotFound:
+        pass  # gone already; the reconciler makes it again
+    except KubeError as error:
+        raise Unavailable(
+            _("The cluster did not carry it out: %(why)s") % {"why": error.message}, next=_("Try again in a minute.")
+        ) from error
+    with transaction.atomic():
+        audit.record(actor=actor, verb="queue.recalculate", obj=queue)
+        reconciling.hint("queue", queue.pk)
 
 
 def taken(name: str) -> Conflict:

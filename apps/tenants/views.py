@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -22,12 +24,13 @@ from apps.core.pages import (
     FormPage,
     ListPage,
     ObjectPage,
+    PortalPage,
     Tab,
     find,
     history_tab,
     url,
 )
-from apps.tenants import access, holders, ledger, quotas, selectors
+from apps.tenants import access, checker, holders, ledger, quotas, selectors
 from apps.tenants.forms import QueueForm, QuotaForm
 from apps.tenants.models import Queue, Team
 from apps.tenants.quotas import Quota
@@ -94,6 +97,7 @@ class QueuePage(ObjectPage):
     tabs = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="tenants/queue_overview.html", context=_overview),
         Tab(slug="holders", label=gettext_lazy("Holders"), template="tenants/queue_holders.html", context=_holders),
+        Tab(slug="check", label=gettext_lazy("Check"), template="tenants/queue_check.html"),
         history_tab(),
     )
 
@@ -124,6 +128,33 @@ class QueuePage(ObjectPage):
                 % {"name": obj.name},
             ),
         )
+
+
+class QueueCheck(PortalPage):
+    """The comparison itself, fetched by its tab, because it asks the cluster and may take seconds."""
+
+    section = "queues"
+
+    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Ledger, quota and pods beside each other."""
+        queue: Queue = find(selectors.queues(self.actor), pk)
+        may = self.actor.is_admin
+        return self.show(
+            "tenants/queue_check_result.html", {"object": queue, "report": checker.check(queue), "may": may}
+        )
+
+
+class Recalculate(ActionPage):
+    """The button of the check."""
+
+    done = gettext_lazy("The cluster counts anew; look again in a few seconds.")
+
+    def rows(self) -> QuerySet[Queue]:
+        return selectors.queues(self.actor)
+
+    def act(self, obj: Queue) -> str:
+        quotas.recalculate(actor=self.actor, queue=obj)
+        return reverse("tenants:queue-tab", args=[obj.pk, "check"])
 
 
 class NewQueue(AdminPage, FormPage):
