@@ -11,6 +11,7 @@ from typing import Any
 
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from apps.core.actors import Actor
 
@@ -101,7 +102,7 @@ def _nearest(drawn: Sequence[tuple[Entry, str]], path: str) -> str:
 
 
 add(
-    Entry(section="home", label=_("Home"), icon="home", url_name="core:home", order=10, bottom=True),
+    Entry(section="home", label=pgettext_lazy("page", "Home"), icon="home", url_name="core:home", order=10, bottom=True),
     Entry(
         section="instances",
         label=_("Instances"),
