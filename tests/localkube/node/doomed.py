@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.localkube.node.conftest import FAST, Node, main_state
+from tests.localkube.node.support import FAST, Node, main_state
 
 
 async def main() -> None:

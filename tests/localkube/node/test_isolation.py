@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.localkube.node.conftest import Node, main_state
+from tests.localkube.node.support import Node, main_state
 
 SERVER = """
 import socket, time

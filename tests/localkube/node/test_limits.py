@@ -10,7 +10,7 @@ import pytest
 
 from localkube.node import limits
 from localkube.node.limits import CgroupV1, CgroupV2, SoftLimits
-from tests.localkube.node.conftest import Node, main_state
+from tests.localkube.node.support import Node, main_state
 
 GREEDY = """
 import time

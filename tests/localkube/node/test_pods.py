@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from tests.localkube.node.conftest import Node, main_state
+from tests.localkube.node.support import Node, main_state
 
 
 async def said(node: Node, pod: Any, text: str) -> None:

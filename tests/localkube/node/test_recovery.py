@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.localkube.node.conftest import FAST, Node, leftovers, main_state
+from tests.localkube.node.support import FAST, Node, leftovers, main_state
 
 FOREVER = "import os, time; print('up', os.getpid()); time.sleep(600)"
 TICKS = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localkube.node.volumes import Volumes
-from tests.localkube.node.conftest import Node, main_state
+from tests.localkube.node.support import Node, main_state
 
 HOME = [{"name": "home", "mountPath": "/root"}]
 
