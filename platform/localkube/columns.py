@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from localkube import podcolumns, selectors
-from localkube.ages import duration, parse_time, since
 from localkube.pods import condition, containers
 from localkube.resources import Resource
 from localkube.status import Object
+from localkube.times import duration, parse_time, since
 
 _NONE: Final = "<none>"
 _MODES: Final = {

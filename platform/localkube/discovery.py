@@ -23,7 +23,6 @@ VERSION: Final[Object] = {
 
 _SUBRESOURCE_VERBS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "status": ("", ("get", "patch", "update")),
-    "resize": ("", ("patch", "update")),
     "scale": ("Scale", ("get", "patch", "update")),
     "finalize": ("", ("update",)),
     "binding": ("Binding", ("create",)),

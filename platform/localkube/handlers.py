@@ -70,9 +70,9 @@ class Handlers:
         match target.subresource, method:
             case "status", "GET":
                 return self._get
-            case "status" | "resize", "PUT":
+            case "status", "PUT":
                 return self._update
-            case "status" | "resize", "PATCH":
+            case "status", "PATCH":
                 return self._patch
             case "scale", "GET" | "PUT" | "PATCH":
                 return self._scale

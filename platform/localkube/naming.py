@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from localkube import status
 from localkube.resources import Resource
 from localkube.status import FieldError, Object
 
@@ -92,10 +91,6 @@ def label_key_errors(field: str, key: str) -> Errors:
 def label_errors(field: str, labels: Object | None) -> Errors:
     errors = []
     for key, value in (labels or {}).items():
-        if not isinstance(value, str):
-            raise status.bad_request(
-                f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type string"
-            )
         errors += label_key_errors(field, key)
         if len(value) > 63:
             errors.append(FieldError.invalid(field, value, "must be no more than 63 bytes"))
@@ -104,12 +99,27 @@ def label_errors(field: str, labels: Object | None) -> Errors:
     return errors
 
 
-def go_type(value: Any) -> str:
-    names = {bool: "bool", int: "number", float: "number", list: "array", dict: "object", type(None): "null"}
-    return names.get(type(value), "value")
-
-
 def port_errors(field: str, port: Any) -> Errors:
     if isinstance(port, int) and 1 <= port <= 65535:
         return []
     return [FieldError.invalid(field, port, "must be between 1 and 65535, inclusive")]
+
+
+def term_errors(field: str, terms: list[Object] | None, *, key: str = "key", more: tuple[str, ...] = ()) -> Errors:
+    """`matchExpressions`: each term needs its key and an operator, In and NotIn need values, the others none."""
+    errors: Errors = []
+    for index, term in enumerate(terms or ()):
+        where = f"{field}[{index}]"
+        if not term.get(key):
+            errors.append(FieldError.required(f"{where}.{key}"))
+        operator, values = term.get("operator", ""), term.get("values") or []
+        if operator in ("In", "NotIn") and not values:
+            errors.append(
+                FieldError.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
+        elif operator in ("Exists", "DoesNotExist") and values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(FieldError.forbidden(f"{where}.values", text))
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist", *more):
+            errors.append(FieldError.invalid(f"{where}.operator", operator, "not a valid selector operator"))
+    return errors

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from localkube.ages import since
 from localkube.pods import condition
 from localkube.status import Object
+from localkube.times import since
 
 
 def _statuses(pod: Object) -> list[Object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localkube.naming import DNS_LABEL, DNS_LABEL_TEXT, Errors, name_errors, port_errors
+from localkube.naming import DNS_LABEL, DNS_LABEL_TEXT, Errors, name_errors, port_errors, term_errors
 from localkube.quantity import ZERO, parse
 from localkube.status import FieldError, Object
 
@@ -73,6 +73,17 @@ def _container(field: str, container: Object, seen: set[str], volumes: set[str])
     return errors
 
 
+def _affinity(field: str, spec: Object) -> Errors:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    where = f"{field}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    errors: Errors = []
+    for index, term in enumerate(required.get("nodeSelectorTerms") or ()):
+        for part in ("matchExpressions", "matchFields"):
+            errors += term_errors(f"{where}[{index}].{part}", term.get(part), more=("Gt", "Lt"))
+    return errors
+
+
 def pod_spec_errors(field: str, spec: Object, policies: tuple[str, ...] = ("Always", "OnFailure", "Never")) -> Errors:
     errors: Errors = []
     volumes: set[str] = set()
@@ -99,6 +110,7 @@ def pod_spec_errors(field: str, spec: Object, policies: tuple[str, ...] = ("Alwa
             errors.append(FieldError.required(f"{field}.restartPolicy", 'valid values: "OnFailure", "Never"'))
     elif policy not in policies:
         errors.append(FieldError.unsupported(f"{field}.restartPolicy", policy, policies))
+    errors += _affinity(field, spec)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not (isinstance(deadline, int) and 1 <= deadline < 2**31):
         text = "must be between 1 and 2147483647, inclusive"

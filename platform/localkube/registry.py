@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localkube import defaults, immutable, managed, schema, status, validation
+from localkube import defaults, immutable, managed, schema, shapes, status, validation
 from localkube.addresses import ServiceAddresses
 from localkube.admission import Admission
 from localkube.resources import Resource
@@ -47,12 +47,13 @@ class Registry:
     def create(self, resource: Resource, namespace: str | None, obj: Object, write: Write = INTERNAL) -> Object:
         """Store a new object and return it as stored."""
         obj = copy(obj)
+        shapes.check(resource, obj)
         metadata = self._identity(resource, namespace, obj)
         if metadata.get("resourceVersion"):
             raise ApiError(500, "resourceVersion should not be set on objects to be created")
         if write is not INTERNAL:
             metadata.pop("uid", None)
-        if resource.has_status and not resource.custom:
+        if resource.has_status and not resource.custom and resource.key != "nodes":
             obj.pop("status", None)
         if write is not INTERNAL:
             write.warnings += schema.check(resource, obj, mode=write.field_validation)
@@ -80,6 +81,7 @@ class Registry:
         """
         stored = self.store.stored(resource.key, obj["metadata"].get("namespace"), obj["metadata"]["name"])
         obj = copy(obj)
+        shapes.check(resource, obj)
         whole = write.subresource in ("", "scale", "finalize")
         if whole and write is not INTERNAL:
             write.warnings += schema.check(resource, obj, mode=write.field_validation)
@@ -102,6 +104,7 @@ class Registry:
         self, resource: Resource, namespace: str | None, name: str, applied: Object, write: Write, *, force: bool
     ) -> tuple[Object, bool]:
         """Server-side apply; returns the object and whether it was created."""
+        shapes.check(resource, applied)
         if "apiVersion" not in applied or "kind" not in applied:
             group, _, version = applied.get("apiVersion", "").rpartition("/")
             raise status.bad_request(f"invalid object type: {group}/{version}, Kind={applied.get('kind', '')}")

@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from localkube import status
-from localkube.resources import REFUSED, Resource, ResourceTable
+from localkube.resources import REFUSED, REFUSED_SUBRESOURCES, Resource, ResourceTable
 from localkube.status import ApiError, FieldError, Object
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -60,6 +60,8 @@ def parse_path(path: str, table: ResourceTable) -> Target | None:
         raise status.not_implemented(REFUSED[group, plural])
     if resource is None or (namespace is not None and not resource.namespaced):
         raise status.page_request_path()
+    if subresource and subresource.partition("/")[0] in REFUSED_SUBRESOURCES.get(resource.key, ()):
+        raise status.not_implemented(f"the subresource {subresource.partition('/')[0]} of {plural}")
     if subresource and subresource not in resource.subresources:
         raise status.page_request_path()
     return Target(resource, namespace, name, subresource)
@@ -136,8 +138,8 @@ def decode(data: bytes, kind: str, content_type: str) -> Any:
             415, f"the body of the request was in an unknown format - accepted media types include: {_ACCEPTED}"
         )
     try:
-        return json.loads(data)
-    except ValueError as error:
+        return json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         if plain in _YAML_TYPES:
             try:
                 return json.loads(json.dumps(yaml.load(data, Loader=_Loader)))  # noqa: S506  # a SafeLoader
@@ -146,6 +148,10 @@ def decode(data: bytes, kind: str, content_type: str) -> Any:
         shown = data[:200].decode(errors="replace")
         text = f"couldn't get version/kind; json parse error: {error} ({shown})"
         raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): {text}") from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"invalid character {name!r} looking for beginning of value")
 
 
 _ACCEPTED: Final = "application/json, application/yaml"

@@ -58,7 +58,7 @@ BUILTIN: Final[tuple[Resource, ...]] = (
         "Pod",
         "po",
         categories=("all",),
-        subresources=("status", "binding", "log", "exec", "attach", "portforward", "eviction", "resize"),
+        subresources=("status", "binding", "log", "exec", "attach", "portforward", "eviction"),
     ),
     _core("services", "Service", "svc", categories=("all",), subresources=_STATUS, generation=False),
     _core("endpoints", "Endpoints", "ep", generation=False),
@@ -127,6 +127,14 @@ REFUSED: Final[dict[tuple[str, str], str]] = {
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): "admission webhooks",
 }
 """Kinds that a real server has and this one refuses with 501, with the words of the refusal."""
+
+
+REFUSED_SUBRESOURCES: Final = {
+    "pods": ("resize", "ephemeralcontainers", "proxy"),
+    "services": ("proxy",),
+    "nodes": ("proxy",),
+    "serviceaccounts": ("token",),
+}
 
 
 class ResourceTable:

@@ -217,16 +217,9 @@ class Store:
             raise status.modified(kind.group, kind.plural, name)
         if metadata.get("uid") not in (None, "", old_metadata["uid"]):
             raise status.conflict(kind.group, kind.plural, name, _uid_text(metadata["uid"], old_metadata["uid"]))
-        if subresource in ("status", "resize", "binding"):
-            merged: Object = copy(stored)
-            if subresource == "status":
-                merged["status"] = copy(obj.get("status", {}))
-                if "managedFields" in metadata:
-                    merged["metadata"]["managedFields"] = copy(metadata["managedFields"])
-            else:
-                merged["spec"] = copy(obj["spec"])
-            return merged
-        merged = copy(obj)
+        if subresource == "status":
+            return copy(stored) | {"status": copy(obj.get("status", {}))}  # type: ignore[no-any-return]
+        merged: Object = copy(obj)
         meta = merged["metadata"]
         meta["resourceVersion"] = old_metadata["resourceVersion"]
         for field_name in _SYSTEM_METADATA:
@@ -299,12 +292,12 @@ class Store:
         old_version = metadata.get("resourceVersion")
         metadata["resourceVersion"] = str(version)
         key = (metadata.get("namespace", ""), metadata["name"])
+        body = json.dumps(obj, separators=(",", ":"))
         try:
             self._db.execute("BEGIN")
             if event_type == "DELETED":
                 self._db.execute("DELETE FROM objects WHERE resource=? AND namespace=? AND name=?", (resource, *key))
             else:
-                body = json.dumps(obj, separators=(",", ":"), ensure_ascii=False)
                 self._db.execute("INSERT OR REPLACE INTO objects VALUES (?,?,?,?)", (resource, *key, body))
             self._db.execute("UPDATE counter SET version=?", (version,))
             self._db.execute("COMMIT")

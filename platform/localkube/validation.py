@@ -16,11 +16,11 @@ from localkube.naming import (
     SUBDOMAIN,
     SUBDOMAIN_TEXT,
     Errors,
-    go_type,
     label_errors,
     metadata_errors,
     name_errors,
     port_errors,
+    term_errors,
 )
 from localkube.podrules import pod_spec_errors
 from localkube.quantity import ZERO, parse
@@ -43,6 +43,7 @@ def _stateful_set(obj: Object) -> Errors:
         errors.append(FieldError.required("spec.selector"))
     template = spec.get("template", {})
     labels = template.get("metadata", {}).get("labels")
+    errors += term_errors("spec.selector.matchExpressions", (selector or {}).get("matchExpressions"))
     wanted = (selector or {}).get("matchLabels") or {}
     if not selector or any((labels or {}).get(key) != value for key, value in wanted.items()):
         text = "`selector` does not match template `labels`"
@@ -147,6 +148,8 @@ _QUOTA_NAMES: Final = frozenset(
 
 def _quota(obj: Object) -> Errors:
     errors: Errors = []
+    scopes = (obj["spec"].get("scopeSelector") or {}).get("matchExpressions")
+    errors += term_errors("spec.scopeSelector.matchExpressions", scopes, key="scopeName")
     for name, amount in sorted((obj["spec"].get("hard") or {}).items()):
         where = f"spec.hard[{name}]"
         if parse(amount) < ZERO:
@@ -165,10 +168,6 @@ def _keyed_data(obj: Object) -> Errors:
     total = 0
     for section in ("data", "binaryData"):
         for key, value in (obj.get(section) or {}).items():
-            if not isinstance(value, str):
-                kind = obj["kind"]
-                text = f"json: cannot unmarshal {go_type(value)} into Go struct field {kind}.{section} of type string"
-                raise status.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {text}')
             total += len(value)
             if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
                 text = (
@@ -199,12 +198,39 @@ def _priority_class(obj: Object) -> Errors:
     return []
 
 
+def _node(obj: Object) -> Errors:
+    errors: Errors = []
+    effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+    for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
+        where = f"spec.taints[{index}]"
+        if not taint.get("key"):
+            errors.append(FieldError.required(f"{where}.key"))
+        if taint.get("effect") not in effects:
+            errors.append(FieldError.unsupported(f"{where}.effect", taint.get("effect", ""), effects))
+    return errors
+
+
+def _volume(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    errors = [FieldError.required(f"spec.{name}") for name in ("accessModes", "capacity") if not spec.get(name)]
+    if reference := spec.get("claimRef"):
+        missing = [name for name in ("namespace", "name") if not reference.get(name)]
+        errors += [FieldError.required(f"spec.claimRef.{name}") for name in missing]
+    return errors
+
+
 def _definition(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     errors: Errors = []
     for name in ("group", "names", "scope", "versions"):
         if not spec.get(name):
             errors.append(FieldError.required(f"spec.{name}"))
+    for index, version in enumerate(spec.get("versions") or ()):
+        if not version.get("name"):
+            errors.append(FieldError.required(f"spec.versions[{index}].name"))
+    for name in ("plural", "kind"):
+        if not (spec.get("names") or {}).get(name):
+            errors.append(FieldError.required(f"spec.names.{name}"))
     if not errors and obj["metadata"].get("name") != f"{spec['names'].get('plural')}.{spec['group']}":
         text = 'must be spec.names.plural+"."+spec.group'
         errors.append(FieldError.invalid("metadata.name", obj["metadata"].get("name", ""), text))
@@ -223,6 +249,8 @@ _CREATE: Final[dict[str, Callable[[Object], Errors]]] = {
     "secrets": _secret,
     "customresourcedefinitions": _definition,
     "priorityclasses": _priority_class,
+    "nodes": _node,
+    "persistentvolumes": _volume,
 }
 
 
@@ -232,12 +260,12 @@ def check(resource: Resource, obj: Object) -> None:
     if not metadata.get("name") and not metadata.get("generateName"):
         errors = [FieldError.required("metadata.name", "name or generateName is required")]
     else:
-        errors = metadata_errors(resource, metadata)
-        if rule := _CREATE.get(resource.key):
-            try:
+        try:
+            errors = metadata_errors(resource, metadata)
+            if rule := _CREATE.get(resource.key):
                 errors += rule(obj)
-            except (AttributeError, TypeError, KeyError) as error:
-                text = f"cannot be handled as a {resource.kind}: a field has the wrong type ({error})"
-                raise status.bad_request(f'{resource.kind} in version "{resource.version}" {text}') from error
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
+            text = f"cannot be handled as a {resource.kind}: a field has the wrong type ({error})"
+            raise status.bad_request(f'{resource.kind} in version "{resource.version}" {text}') from error
     if errors:
         raise status.invalid(resource.group, resource.kind, metadata.get("name", ""), errors)

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from datetime import UTC, datetime
 from typing import Final
 
-from localkube.ages import parse_time
 from localkube.controllers.base import Controller
 from localkube.status import Object
+from localkube.times import parse_time
 
 _SWEEP: Final = "sweep"
 

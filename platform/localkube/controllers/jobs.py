@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from localkube import events, pods
-from localkube.ages import parse_time
 from localkube.controllers.base import Controller, controller_of, controller_ref, key_of
 from localkube.status import ApiError, Object
 from localkube.store import copy, now
+from localkube.times import parse_time
 
 _COMPONENT: Final = "job-controller"
 _FINALIZER: Final = "batch.kubernetes.io/job-tracking"

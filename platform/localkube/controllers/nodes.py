@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from localkube import events, pods
-from localkube.ages import parse_time
 from localkube.controllers.base import Controller
 from localkube.status import Object
 from localkube.store import copy, now
+from localkube.times import parse_time
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"

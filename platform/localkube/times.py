@@ -39,3 +39,11 @@ def since(text: str | None) -> str:
     if not text:
         return "<unknown>"
     return duration((datetime.now(UTC) - parse_time(text)).total_seconds())
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is RFC 3339, with a zone."""
+    try:
+        return parse_time(text).tzinfo is not None
+    except ValueError:
+        return False
