@@ -16,6 +16,7 @@ from apps.clusters.wording import reason_of
 from apps.core.reasons import Reason
 from apps.instances.models import Instance
 from apps.instances.states import LAUNCHED, Desired, InstanceState
+from apps.tenants.states import QueueState
 from kubekit import events as kube_events
 from kubekit import names
 from kubekit.diagnose import Context, Finding, diagnose
@@ -40,6 +41,8 @@ CRASHES = frozenset({"crashed_at_start", "out_of_memory"})
 #: A program that never came up is given up at this many restarts, one that had run at the second number.
 GIVE_UP_RESTARTS = (2, 5)
 
+#: When writing was refused for a reason that passes, it is tried again soon.
+AFTER_REFUSAL_S = 2.0
 LOOK_AGAIN_S: Mapping[str, float] = {
     S.QUEUED: 30.0,
     S.STARTING: 10.0,
@@ -56,7 +59,8 @@ class Seen:
     """What was found out about one instance at one moment.
 
     ``live`` is True when the cluster was asked just now, False for a watch's message. ``error`` is what stood in the
-    way of writing or looking; then the rest may be missing.
+    way of writing or looking; then the rest may be missing. ``node_silent`` says that the pod's node does not report:
+    the pod itself then only reads "not ready".
     """
 
     observation: InstanceObservation | None = None
@@ -64,6 +68,7 @@ class Seen:
     claims: Sequence[ClaimObservation] = ()
     log_tail: str = ""
     error: KubeError | SpecError | None = None
+    node_silent: bool = False
     live: bool = True
 
     @property
@@ -124,7 +129,7 @@ def _launched(instance: Instance, seen: Seen, now: datetime, timeout_s: float) -
         return give_up(instance, reason, values)
     if finding.code == "not_answering" and instance.ready_at is not None:
         return _stay(S.RUNNING, Reason(code="instance_not_answering", evidence=finding.evidence), values)
-    return _starting(reason, values, deadline, now, timeout_s)
+    return _starting(reason, values, deadline, now, timeout_s, refused=seen.error is not None)
 
 
 def own_pod(instance: Instance, pod: PodObservation | None) -> PodObservation | None:
@@ -143,6 +148,8 @@ def _finding(
             params={"fields": [seen.error.field]},
             evidence=(seen.error.message,),
         )
+    if seen.node_silent and pod is not None:
+        return Finding(code="node_lost", params={"node": pod.node or ""}, evidence=_warnings(seen.events))
     context = Context(
         pod=pod,
         events=seen.events,
@@ -158,7 +165,13 @@ def _finding(
     return diagnose(context)
 
 
+def _warnings(events: Sequence[EventNote]) -> tuple[str, ...]:
+    return tuple(note.message for note in events if note.warning)[-3:]
+
+
 def _hopeless(instance: Instance, finding: Finding, pod: PodObservation | None) -> bool:
+    if finding.code == "namespace_missing" and instance.queue.state == QueueState.CREATING:
+        return False  # it is being made at this moment
     if finding.code in FATAL:
         return True
     if finding.code in CRASHES and pod is not None and pod.main is not None:
@@ -187,7 +200,7 @@ def _after_restart(instance: Instance, pod: PodObservation) -> Reason | None:
             "restarts": main.restarts,
             "at": ended.isoformat() if ended else "",
         },
-        evidence=tuple(line for line in (main.previous.message.strip()[-500:],) if line),
+        evidence=tuple(line for line in main.previous.message.splitlines() if line.strip())[-5:],
     )
 
 
@@ -208,11 +221,18 @@ def give_up(instance: Instance, reason: Reason, values: Mapping[str, Any]) -> De
 
 
 def _starting(
-    reason: Reason | None, values: Mapping[str, Any], deadline: datetime | None, now: datetime, timeout_s: float
+    reason: Reason | None,
+    values: Mapping[str, Any],
+    deadline: datetime | None,
+    now: datetime,
+    timeout_s: float,
+    *,
+    refused: bool = False,
 ) -> Decision:
     """On its way, or on its way again: then the time-out begins anew."""
     until = deadline or now + timedelta(seconds=timeout_s)
-    again = min(LOOK_AGAIN_S[S.STARTING], max(0.2, (until - now).total_seconds()))
+    usual = AFTER_REFUSAL_S if refused else LOOK_AGAIN_S[S.STARTING]
+    again = min(usual, max(0.2, (until - now).total_seconds()))
     return Decision(
         to=S.STARTING, reason=reason, values={**values, "ready_at": None, "start_deadline_at": until}, again_s=again
     )

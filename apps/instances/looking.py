@@ -54,6 +54,7 @@ def _look(instance: Instance, cluster: KubeCluster) -> Seen:
         ),
         claims=_claims(instance, cluster, observation),
         log_tail=_log_tail(cluster, observation),
+        node_silent=_node_silent(cluster, observation),
     )
 
 
@@ -81,6 +82,19 @@ def _claim_events(instance: Instance, cluster: KubeCluster, observation: Instanc
     if observation.pod is not None and observation.pod.node is not None:
         return ()
     return _events(cluster, instance.queue.namespace, instance.home.claim)
+
+
+def _node_silent(cluster: KubeCluster, observation: InstanceObservation) -> bool:
+    """Whether the node of a pod that is said to run but is not ready has stopped reporting."""
+    pod = observation.pod
+    if pod is None or pod.node is None or pod.main is None or pod.main.state != "running":
+        return False
+    try:
+        node = cluster.get("Node", None, pod.node)
+    except KubeError:
+        return False  # the credentials need not reach nodes; the pod's own conditions remain
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(row.get("type") == "Ready" and row.get("status") == "Unknown" for row in conditions)
 
 
 def _log_tail(cluster: KubeCluster, observation: InstanceObservation) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -29,18 +28,14 @@ from apps.core.pages import (
     Tab,
     find,
     history_tab,
-    url,
 )
-from apps.instances import choices, entering, rendering, selectors, services, stages
+from apps.instances import buttons, choices, entering, rendering, selectors, services, stages
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
-from apps.tenants import access
-from apps.tenants.models import Role
-from kubekit.specs import HOME_PATH
 
 S = InstanceState
 
@@ -141,94 +136,12 @@ class InstanceDetail(ObjectPage):
         return selectors.visible_ever(self.actor)
 
     def actions(self, obj: Instance) -> Sequence[Action]:
-        return actions_of(self, obj)
+        return buttons.of(self.actor, obj)
 
     def show(self, template: str, context: Mapping[str, Any], *, status: int = 200) -> HttpResponse:
         """With the app's own style sheet on whole pages."""
         own = {"core/object.html": "instances/object.html"}
         return super().show(own.get(template, template), context, status=status)
-
-
-def actions_of(view: Any, instance: Instance) -> list[Action]:
-    """The buttons: what is possible in this state for this person; the first one is the main one."""
-    if instance.state == S.DELETED:
-        return []
-    may_act = access.may_act_on(view.actor, instance.queue, instance.owner_id)
-    found: list[Action] = []
-    if entering.may_enter(view.actor, instance) and instance.state == S.RUNNING:
-        found.append(
-            Action(
-                verb="enter",
-                label=_("Open JupyterLab"),
-                url=url("instances:enter", instance),
-                icon="external-link",
-                new_tab=True,
-                primary=True,
-            )
-        )
-    if may_act and instance.state in {S.STOPPED, S.FAILED}:
-        found.append(_post(instance, "start", _("Start"), "player-play", primary=True))
-    if may_act and instance.state in LAUNCHED | {S.STOPPING}:
-        if instance.state in LAUNCHED:
-            found.append(_post(instance, "stop", _("Stop"), "player-stop", lost=stop_loses(instance)))
-            found.append(_post(instance, "restart", _("Restart"), "refresh", lost=stop_loses(instance)))
-        elif instance.wants_to_run:
-            found.append(_post(instance, "stop", _("Do not start again"), "player-stop"))
-        else:
-            found.append(_post(instance, "start", _("Start again"), "player-play"))
-    if may_act and instance.at_rest:
-        found.append(
-            Action(
-                verb="change",
-                label=_("Change size or image"),
-                url=url("instances:change", instance),
-                icon="adjustments",
-                post=False,
-            )
-        )
-    if (schedule := schedule_url(instance)) and access.may(view.actor, instance.queue, Role.MEMBER):
-        found.append(Action(verb="schedule", label=_("Schedule this"), url=schedule, icon="calendar-plus", post=False))
-    if may_act and instance.state != S.DELETING:
-        found.append(_post(instance, "delete", _("Delete"), "trash", lost=delete_loses(instance)))
-    return found
-
-
-def _post(instance: Instance, verb: str, label: str, icon: str, *, lost: str = "", primary: bool = False) -> Action:
-    return Action(verb=verb, label=label, url=url(f"instances:{verb}", instance), icon=icon, lost=lost, primary=primary)
-
-
-def stop_loses(instance: Instance) -> str:
-    """What a stop takes away."""
-    return _(
-        "Programs and notebooks that run in “%(name)s” end, and what they hold in memory is lost. "
-        "Files in the home and on other volumes stay. The key is dead at once."
-    ) % {"name": instance.name}
-
-
-def delete_loses(instance: Instance) -> str:
-    """What a deletion takes away and what it does not."""
-    return _(
-        "“%(name)s” is deleted: what runs in it ends, and files outside its volumes are lost. "
-        "The home “%(home)s” and all other volumes stay."
-    ) % {"name": instance.name, "home": instance.home.name}
-
-
-def schedule_url(instance: Instance) -> str:
-    """The flow form filled in from this instance; empty when there are no flows here."""
-    try:
-        base = reverse("flows:new")
-    except NoReverseMatch:
-        return ""
-    facts = {
-        "from": str(instance.pk),
-        "image": instance.image.name,
-        "size": instance.size.name,
-        "queue": instance.queue.name,
-        "volume": instance.home.name,
-        "path": HOME_PATH,
-        "workdir": HOME_PATH,
-    }
-    return f"{base}?{urlencode(facts)}"
 
 
 # --- forms -------------------------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from apps.instances import services
 from apps.instances.models import Instance
 from apps.instances.states import Desired, InstanceState
 from apps.tenants import ledger
+from apps.tenants.states import QueueState
 from kubekit import diagnose
-from kubekit.errors import Forbidden, NamespaceTerminating, QuotaExceeded, Unauthorized
+from kubekit.errors import Forbidden, NamespaceTerminating, NotFound, QuotaExceeded, Unauthorized
 from tests.instances.conftest import World
-from tests.instances.fakes import InstanceCluster, condition
+from tests.instances.fakes import NODE, InstanceCluster, condition
 
 S = InstanceState
 Provoke = Callable[[InstanceCluster], object]
@@ -110,6 +111,16 @@ def node_lost(cluster: InstanceCluster) -> None:
     pod["status"]["conditions"] = [condition("Ready", "Unknown", reason="NodeStatusUnknown", message="Kubelet stopped")]
 
 
+def node_silent(cluster: InstanceCluster) -> None:
+    """As the node controller leaves it: the pod is only not ready, the node itself is unknown."""
+    cluster.make_pod()
+    pod = cluster.run_pod()
+    pod["status"]["conditions"] = [condition("Ready", "False")]
+    cluster.event("NodeNotReady", "Node is not ready", about=pod)
+    node = {"kind": "Node", "metadata": {"name": NODE}, "status": {"conditions": [condition("Ready", "Unknown")]}}
+    cluster.objects["Node", None, NODE] = node
+
+
 def evicted(cluster: InstanceCluster) -> None:
     pod = cluster.make_pod()
     pod["status"] = {
@@ -156,6 +167,7 @@ CAUSES: list[tuple[str, str, Provoke]] = [
     ("command_not_found", S.FAILED, no_command),
     ("config_missing", S.STARTING, config_missing),
     ("node_lost", S.UNREACHABLE, node_lost),
+    ("node_lost", S.UNREACHABLE, node_silent),
     ("evicted", S.STARTING, evicted),
     ("cluster_unreachable", S.UNREACHABLE, away),
     ("cluster_unauthorized", S.UNREACHABLE, refuse(Unauthorized("Unauthorized", status=401))),
@@ -264,6 +276,21 @@ def test_waiting_for_room_has_no_deadline_and_ends_when_there_is_some(world: Wor
     world.reconcile(instance)
     assert instance.state == S.STARTING
     assert instance.start_deadline_at is not None
+
+
+def test_a_queue_that_is_being_made_is_waited_for(world: World) -> None:
+    del world.cluster.objects["Namespace", None, world.queue.namespace]
+    world.queue.state = QueueState.CREATING
+    world.queue.save()
+    missing = NotFound("namespaces not found", status=404, details={"kind": "namespaces"})
+    world.cluster.refuse["Secret"] = missing
+    instance = world.create()
+    world.reconcile(instance)
+    assert (instance.state, instance.reason_code) == (S.STARTING, "namespace_missing")
+    world.queue.state = QueueState.READY
+    world.queue.save()
+    world.reconcile(instance)
+    assert instance.state == S.FAILED
 
 
 def test_a_silent_cluster_ends_in_running_again_when_it_is_back(world: World) -> None:
