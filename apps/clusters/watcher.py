@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 
 from apps.clusters import access, capacity, contact, watching
 from apps.clusters.capacity import Capacity
@@ -112,6 +112,7 @@ class Watcher:
 
     async def __aexit__(self, *_: object) -> None:
         await self._streams.close()
+        await self._in_thread(connections.close_all)  # a connection belongs to its thread, and would outlive it
         self._thread.shutdown(wait=False)
 
     async def run(self) -> None:
