@@ -171,8 +171,8 @@ def _address(text: str) -> str:
     if not address.is_loopback:
         raise BadEnvironment(
             f"PORTAL_HTTP_ADDRESS is {text}, which other machines reach. The portal speaks plain HTTP, and over HTTP "
-            "passwords and keys could be read on the way; it needs HTTPS there. Use 127.0.0.1 and put a proxy that "
-            "speaks HTTPS in front."
+            "passwords and keys could be read on the way; it would need HTTPS there. Use 127.0.0.1, and from another "
+            "machine a tunnel: ssh -L 8000:127.0.0.1:8000 THIS-MACHINE"
         )
     return str(address)
 

@@ -99,6 +99,10 @@ class Home:
         """Caddy's admin interface, mode 0600."""
         return self.run / "caddy-admin.sock"
 
+    def ready_file(self, name: str) -> Path:
+        """Written by a program of the portal once it works."""
+        return self.run / f"{name}.ready"
+
     @property
     def web_socket(self) -> Path:
         """The portal's own HTTP, reached through Caddy alone."""

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from mlportal.preflight import can_listen
 from mlportal.program import Program, accepts, remove_socket
 from mlportal.supervise import Supervised
 
-_BACKENDS, _CLUSTER, _PORTAL = 1, 2, 3
+_BACKENDS, _FRONT, _CLUSTER, _PORTAL = 1, 2, 3, 4
 
 
 def supervised(environment: Environment) -> list[Supervised]:
@@ -41,7 +42,7 @@ def supervised(environment: Environment) -> list[Supervised]:
         web=home.web_socket,
         apps_domain=environment.apps_domain,
     )
-    programs.append(Supervised(program=front, stage=_CLUSTER))
+    programs.append(Supervised(program=front, stage=_FRONT))
     if environment.cluster_embedded:
         programs.append(Supervised(program=_localkube(environment), stage=_CLUSTER))
     if not prepared:
@@ -52,7 +53,14 @@ def supervised(environment: Environment) -> list[Supervised]:
     # The first page comes first; these two wait for it and for what they would only complain about.
     needs = ("prepare", "postgres", "redis", "localkube", "web")
     for name in ("worker", "control"):
-        task = _ours(environment, name, load=preload_kubernetes)
+        ready = home.ready_file(name)
+        task = _ours(
+            environment,
+            name,
+            ready=ready.exists,
+            tidy=partial(ready.unlink, missing_ok=True),
+            load=preload_kubernetes,
+        )
         programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
     return programs
 

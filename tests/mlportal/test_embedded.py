@@ -79,6 +79,12 @@ class TestPostgres:
         with started(server, log=folder / "log"), connect(folder) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
+    def test_data_of_another_major_version_is_refused_and_kept(self, folder, server):
+        (folder / "pg" / "PG_VERSION").write_text("17\n")
+        with pytest.raises(postgres.CannotRunPostgres, match=r"PostgreSQL 17.*brings 18"):
+            postgres.initialise(data=folder / "pg")
+        assert (folder / "pg" / "postgresql.conf").is_file()
+
     def test_an_interrupted_initdb_is_done_again(self, folder):
         (folder / "pg").mkdir()
         (folder / "pg" / "PG_VERSION").write_text("18")

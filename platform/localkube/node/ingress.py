@@ -155,8 +155,8 @@ class Ingresses:
 
     async def stop(self) -> None:
         """Take the routes away and stop following."""
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
+        while self._unsubscribe:
+            self._unsubscribe.pop()()
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -213,10 +213,9 @@ class Ingresses:
                 self._sent = None
         finally:
             for task in (changed, ended):
-                if not task.done():
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
+                task.cancel()
+            # gather, because a cancellation of this very task must pass while it waits for the two
+            await asyncio.gather(changed, ended, return_exceptions=True)
 
     def _admit(self) -> None:
         """Say in each Ingress' status that it is served, as controllers do."""

