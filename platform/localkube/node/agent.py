@@ -389,6 +389,7 @@ class Agent:
                 for target, source in enumerate(fds):
                     os.dup2(source, target)
                 confine.drop_capabilities()
+                confine.call("prctl", confine.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
                 confine.default_signals()
                 os.chdir(request["cwd"])
                 os.execvpe(request["argv"][0], request["argv"], request["env"])

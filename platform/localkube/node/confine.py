@@ -112,9 +112,9 @@ def isolate(inner_uid: int, hostname: str) -> None:
 
 
 def default_signals() -> None:
-    """Before exec: Python ignores SIGPIPE and programs would inherit that (pasta even refuses to start)."""
+    """Before exec: Python ignores SIGPIPE (pasta even refuses to start then), a shell's background job SIGINT."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
 
 
