@@ -189,7 +189,7 @@ class Run(Record, Stateful):
     def name(self) -> str:
         """A run is called after its flow and the instant it stands for."""
         moment = self.scheduled_at or self.created_at
-        return f"{self.flow.name} {moment:%Y-%m-%d %H:%M:%S}"
+        return f"{self.flow.name} {moment:%Y-%m-%d %H:%M:%S} UTC"
 
     @property
     def note(self) -> Explained | None:

@@ -39,11 +39,11 @@ class StageRow:
 
 
 def rows(instance: Instance, *, now: datetime | None = None) -> list[StageRow]:
-    """The stages in their order; empty before the first start."""
-    if instance.start_requested_at is None:
+    """The stages in their order; empty before the first start, and when a start that is over reached none."""
+    moving = instance.state in LAUNCHED and instance.state != InstanceState.RUNNING
+    if instance.start_requested_at is None or not (moving or instance.stages):
         return []
     now = now or timezone.now()
-    moving = instance.state in LAUNCHED and instance.state != InstanceState.RUNNING
     found: list[StageRow] = []
     before = instance.start_requested_at
     waiting = False

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from apps.core.fields import BytesField
 from apps.tenants.models import Queue
@@ -19,7 +19,7 @@ class VolumeForm(forms.Form):
         label=gettext_lazy("Name"), widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
     )
     queue = forms.ChoiceField(label=gettext_lazy("Queue"))
-    size_bytes = BytesField(label=gettext_lazy("Size"))
+    size_bytes = BytesField(label=pgettext_lazy("volume", "Size"))
 
     def __init__(self, *args: Any, queues: Sequence[Queue], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -31,4 +31,4 @@ class VolumeForm(forms.Form):
 class ExpandForm(forms.Form):
     """Another size."""
 
-    size_bytes = BytesField(label=gettext_lazy("Size"))
+    size_bytes = BytesField(label=pgettext_lazy("volume", "Size"))

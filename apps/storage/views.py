@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from apps.core import quantities
 from apps.core.context import QUEUE_COOKIE
@@ -55,7 +55,7 @@ class VolumeList(ListPage):
         Column(label=gettext_lazy("Kind"), narrow=False),
         Column(label=gettext_lazy("Queue"), narrow=False),
         Column(label=gettext_lazy("Owner"), narrow=False),
-        Column(label=gettext_lazy("Size"), sort="size", numeric=True),
+        Column(label=pgettext_lazy("volume", "Size"), sort="size", numeric=True),
         Column(label=gettext_lazy("Made"), sort="created", narrow=False),
     )
 
