@@ -43,9 +43,9 @@ async def test_exec_with_a_terminal_can_be_resized_and_interrupted(node: Node) -
     await node.running(pod)
     session = await node.kubelet.exec(pod, "main", ["bash", "--norc"], tty=True, stdin=True)
     await session.resize(101, 33)
-    await session.write(b"stty size; sleep 50\n")
+    await session.write(b"stty size; python3 -c 'import time; print(6*7); time.sleep(50)'\n")
     text = b""
-    while b"33 101" not in text:
+    while b"33 101" not in text or b"42" not in text:
         piece = await session.read()
         assert piece
         text += piece[1]

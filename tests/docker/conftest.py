@@ -1,0 +1,25 @@
+"""The portal's package for Jupyter lies beside its Dockerfile, not on the path of this repository."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DOCKER = Path(__file__).parents[2] / "docker"
+
+
+@pytest.fixture(scope="session")
+def tickets() -> ModuleType:
+    """mlportal_jupyter.tickets, loaded by its path: the package itself imports Jupyter."""
+    path = DOCKER / "dev-base" / "mlportal_jupyter" / "tickets.py"
+    spec = importlib.util.spec_from_file_location("mlportal_jupyter_tickets", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
