@@ -53,6 +53,13 @@ def note_answer(cluster_pk: UUID, *, version: str = "") -> None:
     transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, values=values)
 
 
+def note_alive(cluster_pk: UUID) -> None:
+    """Still there: one statement a minute, told to nobody, since nothing but a time changes."""
+    connected = Cluster.objects.as_system().filter(pk=cluster_pk, state=ClusterState.CONNECTED)
+    if not connected.update(last_contact_at=timezone.now()):
+        note_answer(cluster_pk)
+
+
 def note_connected(cluster_pk: UUID) -> None:
     """The first answer after a gap: note it with the version, which an upgrade may have changed meanwhile."""
     cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()

@@ -230,7 +230,7 @@ class Watcher:
                 await self._in_thread(capacity.store, self.cluster_pk, self.capacity.rows())
             if time.monotonic() - noted > CONTACT_NOTED_EVERY_S and self.silent_s() < CONTACT_NOTED_EVERY_S:
                 noted = time.monotonic()
-                await self._in_thread(contact.note_answer, self.cluster_pk)
+                await self._in_thread(contact.note_alive, self.cluster_pk)
 
     async def _call(self, handlers: Any, *args: Any) -> None:
         for handler in handlers:

@@ -164,6 +164,18 @@ def test_contact_moves_the_state_with_a_reason_and_writes_the_audit_log() -> Non
     assert verbs == ["cluster.connected", "cluster.unreachable", "cluster.connected"]
 
 
+def test_a_sign_of_life_is_one_statement_and_mends_a_state_that_is_behind(django_assert_num_queries) -> None:
+    cluster = make.cluster()
+    with django_assert_num_queries(1):
+        contact.note_alive(cluster.pk)
+    cluster.refresh_from_db()
+    assert cluster.last_contact_at is not None
+    contact.note_failure(cluster.pk, Unreachable("refused"))
+    contact.note_alive(cluster.pk)
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.reason) == ("connected", None)
+
+
 def test_the_fleet_shows_nodes_and_sums(client: Client) -> None:
     cluster = make.cluster()
     for name, ready in (("a", True), ("b", True), ("c", False)):
