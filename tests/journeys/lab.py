@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from playwright.sync_api import Page, expect
 
 
@@ -40,9 +42,9 @@ def stop_from_page(page: Page) -> None:
     press(page, "Stop")
 
 
-def press(page: Page, name: str) -> None:
+def press(page: Page, name: str, *, role: Literal["button", "link"] = "button") -> None:
     """Press a button of an object's header, in the menu when it is there, and confirm when asked."""
-    button = page.get_by_role("button", name=name, exact=True)
+    button = page.get_by_role(role, name=name, exact=True)
     if not button.first.is_visible():
         page.get_by_role("button", name="More actions").first.click()
     button.first.click()

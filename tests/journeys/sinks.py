@@ -86,7 +86,7 @@ class WebhookSink:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, *args: Any) -> None:
                 """Silence."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
