@@ -7,19 +7,19 @@ from django.conf import settings
 
 def start_timeout_s() -> int:
     """How long a pod may wait for its start (room on a node, image, volumes) before the attempt is given up."""
-    return int(getattr(settings, "PORTAL_ATTEMPT_START_TIMEOUT_S", 900))
+    return int(settings.PORTAL_TASK_START_TIMEOUT_S)
 
 
 def grace_s() -> int:
     """How long a program that is ended has between SIGTERM and SIGKILL."""
-    return int(getattr(settings, "PORTAL_ATTEMPT_GRACE_S", 10))
+    return int(settings.PORTAL_TASK_GRACE_S)
 
 
 def log_cap_bytes() -> int:
     """How much of one attempt's log is kept."""
-    return int(getattr(settings, "PORTAL_LOG_CAP_BYTES", 20 * 1024 * 1024))
+    return int(settings.PORTAL_LOG_CAP_BYTES)
 
 
 def log_days() -> int:
     """For how many days logs are kept."""
-    return int(getattr(settings, "PORTAL_LOG_DAYS", 90))
+    return int(settings.PORTAL_LOG_DAYS)

@@ -187,15 +187,18 @@ def fires_of(due: Due, now: datetime, cache: dict[tuple[str, str, datetime], dat
         for at in late[-CATCH_UP:]:
             yield Fire(due, at, RunState.QUEUED, *_note("caught_up_capped" if more else "caught_up", late))
     elif due.misfire == Misfire.LATEST and late and not on_time:
-        yield Fire(due, late[-1], RunState.QUEUED, *_note("caught_up_latest", late[:-1] or late))
+        yield Fire(due, late[-1], RunState.QUEUED, *_note("caught_up_latest", late, left_out=len(late) - 1))
     elif late:
         yield Fire(due, late[-1], RunState.SKIPPED, *_note("missed", late))
     for at in on_time:
         yield Fire(due, at, RunState.QUEUED)
 
 
-def _note(code: str, missed: Sequence[datetime]) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    count = f"{CATCH_UP}+" if len(missed) > CATCH_UP else str(len(missed))
+def _note(
+    code: str, missed: Sequence[datetime], *, left_out: int | None = None
+) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    number = len(missed) if left_out is None else left_out
+    count = f"{CATCH_UP}+" if number > CATCH_UP else str(number)
     span = (("count", count), ("first", missed[0].isoformat()), ("last", missed[-1].isoformat()), ("most", CATCH_UP))
     return code, span
 

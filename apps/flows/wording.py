@@ -29,22 +29,22 @@ WORDINGS: Mapping[str, Wording] = {
     ),
     # catching up
     "missed": Wording(
-        sentence=_("{count} runs were missed while no scheduler ran, from {first} to {last}."),
+        sentence=_("Missed while no scheduler ran: {count}, from {first} to {last}."),
         next=_("The schedule is set to skip what was missed. Run the flow by hand if you need it."),
         tone="info",
     ),
     "caught_up_latest": Wording(
-        sentence=_("Started late: no scheduler ran at its time. {count} earlier runs were left out."),
+        sentence=_("Started late: no scheduler ran at its time. Earlier runs left out: {count}."),
         next=_("The schedule is set to run the latest of what was missed."),
         tone="info",
     ),
     "caught_up": Wording(
-        sentence=_("Started late, as one of {count} runs that were missed while no scheduler ran."),
+        sentence=_("Started late, as one of those missed while no scheduler ran: {count}."),
         next=_("The schedule is set to run all that was missed."),
         tone="info",
     ),
     "caught_up_capped": Wording(
-        sentence=_("Started late. {count} runs were missed; only the latest {most} are caught up."),
+        sentence=_("Started late. Missed while no scheduler ran: {count}; only the latest {most} are caught up."),
         next=_("Run the flow by hand for what was left out."),
         tone="info",
     ),

@@ -61,6 +61,8 @@ class Environment:
     mail_from: str
     egress_allow: tuple[str, ...]
     start_timeout_s: float
+    task_start_timeout_s: float
+    log_days: int
     orphan_grace_s: float
     debug: bool
 
@@ -110,6 +112,10 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         mail_from=values.get("PORTAL_MAIL_FROM") or "portal@localhost",
         egress_allow=_egress(values.get("PORTAL_EGRESS_ALLOW") or ""),
         start_timeout_s=_seconds("PORTAL_START_TIMEOUT_S", values.get("PORTAL_START_TIMEOUT_S") or "300"),
+        task_start_timeout_s=_seconds(
+            "PORTAL_TASK_START_TIMEOUT_S", values.get("PORTAL_TASK_START_TIMEOUT_S") or "900"
+        ),
+        log_days=_days("PORTAL_LOG_DAYS", values.get("PORTAL_LOG_DAYS") or "90"),
         orphan_grace_s=_seconds("PORTAL_ORPHAN_GRACE_S", values.get("PORTAL_ORPHAN_GRACE_S") or "300"),
         debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
     )
@@ -237,6 +243,12 @@ def _seconds(name: str, text: str) -> float:
     if not 0 <= value < 86_400:
         raise BadEnvironment(f"{name} is {text!r}; it must be between 0 and 86400 seconds.")
     return value
+
+
+def _days(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 3650:
+        raise BadEnvironment(f"{name} is {text!r}; it must be a whole number of days from 1 to 3650.")
+    return int(text)
 
 
 def _flag(name: str, text: str) -> bool:

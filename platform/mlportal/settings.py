@@ -27,6 +27,14 @@ PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
 PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
 PORTAL_START_TIMEOUT_S = ENVIRONMENT.start_timeout_s
 """An instance fails when it has made no progress towards its start for this long."""
+PORTAL_TASK_START_TIMEOUT_S = ENVIRONMENT.task_start_timeout_s
+"""An attempt of a run is given up when its pod has not started for this long."""
+PORTAL_TASK_GRACE_S = 10
+"""Seconds between SIGTERM and SIGKILL for a program that is ended."""
+PORTAL_LOG_CAP_BYTES = 20 * 1024 * 1024
+"""How much of one attempt's log is kept."""
+PORTAL_LOG_DAYS = ENVIRONMENT.log_days
+"""For how many days the logs of attempts are kept."""
 PORTAL_ORPHAN_GRACE_S = ENVIRONMENT.orphan_grace_s
 """How long an object that belongs to no row is left in a cluster before it is removed."""
 

@@ -135,8 +135,7 @@ def test_three_schedulers_at_once_fire_each_instant_once(new_flow: Callable[...,
 
     def many_ticks() -> None:
         barrier.wait()
-        for minute in range(5):
-            made.append(scheduler.tick(start + timedelta(minutes=minute), batch=7).made)
+        made.extend(scheduler.tick(start + timedelta(minutes=minute), batch=7).made for minute in range(5))
         connection.close()
 
     threads = [threading.Thread(target=many_ticks) for _ in range(3)]
