@@ -97,6 +97,19 @@ def test_events_are_kept_in_plain_words_and_warnings_wake(world: World, hints: l
     }
 
 
+def test_a_probe_that_fails_every_second_neither_wakes_nor_writes_every_second(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    pod = world.cluster.make_pod()
+    hints.clear()
+    event = world.cluster.event("Unhealthy", "Readiness probe failed", about=pod)
+    for count in range(1, 5):
+        watch.event_came(world.queue.cluster_id, {**event, "count": count}, pod["metadata"]["labels"])
+    assert not hinted(hints, instance)
+    instance.refresh_from_db()
+    assert [row["count"] for row in instance.last_events] == [1]
+
+
 def test_at_most_twenty_events_are_kept(world: World) -> None:
     instance = world.create()
     world.reconcile(instance)
