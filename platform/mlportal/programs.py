@@ -27,6 +27,8 @@ def prepare() -> None:
 
 def web() -> None:
     """Pages, REST and web sockets on the unix socket that Caddy forwards to."""
+    # whitenoise hands over files as plain iterators; they are small and each browser asks once.
+    warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
     config = uvicorn.Config(
         "mlportal.asgi:application",
         lifespan="off",
