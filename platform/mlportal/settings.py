@@ -102,7 +102,7 @@ _database_options: dict[str, Any] = {
     "connect_timeout": 5,
     "application_name": "mlportal",
     # Under ASGI each request has a thread of its own, so connections that last are kept in a pool per process.
-    "pool": {"min_size": 0, "max_size": 12, "timeout": 10, "max_idle": 300, "num_workers": 1},
+    "pool": {"min_size": 0, "max_size": 12, "timeout": 10, "max_idle": 60, "num_workers": 1},
 }
 if _database.sslmode:
     _database_options["sslmode"] = _database.sslmode
