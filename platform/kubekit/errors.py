@@ -223,6 +223,8 @@ class BadAnswer(KubeError):
 _QUOTA = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<requested>.+?), used: (?P<used>.+?), limited: (?P<limited>.+)$"
 )
+#: The pattern is quadratic at worst; the server's own texts are a few hundred characters.
+_LONGEST_QUOTA_TEXT = 4000
 _READ_METHODS = frozenset({"GET", "HEAD"})
 
 
@@ -233,7 +235,7 @@ def _figures(text: str) -> dict[str, str]:
 
 def quota_from_message(message: str) -> QuotaExceeded | None:
     """Parse the text of ResourceQuota admission wherever it turns up (a Status, an event's message), else None."""
-    found = _QUOTA.search(message.strip())
+    found = _QUOTA.search(message[:_LONGEST_QUOTA_TEXT].strip())
     if found is None:
         return None
     return QuotaExceeded(

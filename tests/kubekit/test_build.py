@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubekit.build import claim, instance, queue, task
 from kubekit.errors import SpecError
+from kubekit.names import is_dns_label
 from kubekit.specs import Placement, Resources, Toleration
 from tests.kubekit.samples import GIB, claim_spec, gpu_instance_spec, identity, instance_spec, queue_spec, task_spec
 
@@ -252,3 +256,43 @@ def test_only_the_ingress_controller_may_enter_and_only_instances() -> None:
     assert entrance["ingress"] == [
         {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "traefik"}}}]}
     ]
+
+
+def shape(value: Any) -> Any:
+    """A manifest with every text taken out: what is left must not depend on what people typed."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return type(value).__name__
+
+
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(min_size=1, max_size=90).filter(lambda text: text.strip()))
+def test_no_typed_name_changes_the_shape_of_a_manifest(typed: str) -> None:
+    """Hostile names may end up in one annotation, and nowhere else but as a slug."""
+
+    def objects(name: str) -> list[dict[str, Any]]:
+        own = identity(name=name)
+        spec = instance_spec(identity=own)
+        run = task_spec(identity=identity("attempt", name=name, attempt=1), flow=name, node=name)
+        return [
+            instance.secret(spec, {"key": "k"}),
+            instance.stateful_set(spec, replicas=1),
+            instance.service(spec),
+            instance.ingress(spec),
+            claim.claim(claim_spec(identity=own)),
+            task.task_pod(run),
+            *queue.objects(queue_spec(identity=identity("queue", name=name))),
+        ]
+
+    made = objects(typed)
+    assert shape(made) == shape(objects("plain"))
+    for obj in made:
+        metadata = obj["metadata"]
+        assert is_dns_label(metadata["name"])
+        assert all(LABEL_VALUE.fullmatch(value) for value in metadata["labels"].values())
+        assert set(metadata.get("annotations", {})) <= {"mlportal.io/name"}

@@ -187,17 +187,17 @@ def test_texts_that_are_no_kubeconfig(text: str | bytes, code: str) -> None:
 
 
 def test_a_text_over_one_mebibyte_is_not_even_parsed() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert refused("a" * ((1 << 20) + 1)) == "too_large"
-    assert time.monotonic() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_a_bomb_of_aliases_is_refused_at_once() -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
-    began = time.monotonic()
+    began = time.process_time()
     assert refused("\n".join(lines)) == "not_yaml"
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 @settings(max_examples=200, deadline=None)

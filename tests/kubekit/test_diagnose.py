@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kubekit import errors
 from kubekit.diagnose import FINDING_CODES, MAY_PASS, NEXT_CODES, Context, diagnose, findings
@@ -138,3 +142,26 @@ def test_waiting_is_advised_only_where_it_can_help() -> None:
 )
 def test_what_registries_answer(text: str, code: str) -> None:
     assert classify_pull("ErrImagePull", text)[0] == code
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=60), st.integers(min_value=1, max_value=400), st.sampled_from(CASES))
+def test_no_text_of_a_cluster_or_a_program_upsets_a_diagnosis(text: str, times: int, case: Case) -> None:
+    hostile = text * times
+    known = {**case.known, "log_tail": hostile}
+    given_ = context(replace(case, known=known, events=(*case.events, raw_event("Failed", hostile))))
+    for found in findings(given_):
+        assert found.code in FINDING_CODES
+        assert len(found.evidence) <= 5
+        assert all(len(line) <= 500 for line in found.evidence[1:])
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 100_000, "0/1 nodes are available: " + "1 Insufficient cpu, " * 20_000, '"' * 50_001, "\n" * 90_000]
+)
+def test_long_texts_cost_no_time(text: str) -> None:
+    began = time.process_time()
+    pod = observe_pod({**raw_pod(**unscheduled(text)), "spec": {}})
+    list(findings(Context(pod=pod, log_tail=text)))
+    classify_pull("ErrImagePull", text)
+    assert time.process_time() - began < 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -115,3 +116,10 @@ def test_the_time_to_wait_comes_from_header_details_or_a_second() -> None:
 
 def test_an_empty_body_still_gives_a_sentence() -> None:
     assert "500" in error_from_status({}, http_status=500).message
+
+
+def test_a_hostile_text_costs_no_time() -> None:
+    began = time.process_time()
+    for text in ("exceeded quota: a, requested: " * 50_000, "exceeded quota: a, requested: b" + ", used: " * 100_000):
+        assert quota_from_message(text) is None
+    assert time.process_time() - began < 0.5

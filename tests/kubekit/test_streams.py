@@ -70,7 +70,7 @@ async def test_a_silent_watch_is_given_up(api: FakeApi, streams: Streams) -> Non
     began = time.monotonic()
     with pytest.raises(Unreachable):
         await names_of(streams.watch("Pod", "ns", read_timeout_s=0.3))
-    assert 0.2 < time.monotonic() - began < 2
+    assert 0.2 < time.monotonic() - began < 10
 
 
 async def test_a_watch_that_is_cut_is_unreachable(api: FakeApi, streams: Streams) -> None:

@@ -23,6 +23,7 @@ _TEXTS = tuple(
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(?:: ErrImagePull)?(?:: )?')
 #: Events that only repeat the container's reason.
 _BARE = re.compile(r"Error: (?:ErrImagePull|ImagePullBackOff)|(?:ErrImagePull|ImagePullBackOff)")
+_LONGEST_TEXT = 4000
 _PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
@@ -53,7 +54,7 @@ def classify_pull(reason: str, text: str) -> tuple[str, str]:
     if reason == "ErrImageNeverPull":
         return "image_not_found", "fix_image"
     # Names in quotes are the image's or an address: "team/app:404" must not be read as an answer.
-    plain = re.sub(r'"[^"]*"', "", text)
+    plain = re.sub(r'"[^"]*"', "", text[:_LONGEST_TEXT])
     if "may require" in plain and not re.search(r"unauthorized|\b40[13]\b", plain, re.IGNORECASE):
         return "image_not_found", "fix_image"
     for pattern, code, following in _TEXTS:

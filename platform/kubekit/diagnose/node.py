@@ -45,23 +45,26 @@ def thrown_out(context: Context) -> Finding | None:
 #: The kubelet's texts when a pod is thrown out for its own doing rather than its node's.
 OWN_DISK_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit", re.ASCII)
 
-_NODE_COUNT = re.compile(r"(\d+)/(\d+) nodes are available")
-_INSUFFICIENT = re.compile(r"(\d+) Insufficient ([^\s,.;]+(?:\.[^\s,.;]+)*)")
-_TOO_MANY = re.compile(r"(\d+) Too many pods")
-_TAINT = re.compile(r"(\d+) node\(s\) had (?:untolerated )?taints?(?:\(s\))?\s*(\{[^}]*\})?")
-_SELECTOR = re.compile(r"(\d+) node\(s\) didn't match (?:Pod's node affinity(?:/selector)?|node selector)")
-_VOLUME_NODE = re.compile(r"(\d+) node\(s\) had volume node affinity conflict")
+#: A scheduler writes a few hundred characters; what is longer is no list of nodes.
+_LONGEST_TEXT = 4000
+_NODE_COUNT = re.compile(r"(?<!\d)(\d{1,6})/(\d+) nodes are available")
+_INSUFFICIENT = re.compile(r"(?<!\d)(\d{1,6}) Insufficient ([^\s,.;]+(?:\.[^\s,.;]+)*)")
+_TOO_MANY = re.compile(r"(?<!\d)(\d{1,6}) Too many pods")
+_TAINT = re.compile(r"(?<!\d)(\d{1,6}) node\(s\) had (?:untolerated )?taints?(?:\(s\))?\s*(\{[^}]*\})?")
+_SELECTOR = re.compile(r"(?<!\d)(\d{1,6}) node\(s\) didn't match (?:Pod's node affinity(?:/selector)?|node selector)")
+_VOLUME_NODE = re.compile(r"(?<!\d)(\d{1,6}) node\(s\) had volume node affinity conflict")
 UNBOUND = re.compile(r"unbound immediate PersistentVolumeClaims|didn't find available persistent volumes")
 NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 
 
 def unscheduled_text(context: Context) -> str:
+    """What the scheduler last said, while there is no node; short enough for the patterns above."""
     pod = context.pod
     condition = pod.conditions.get("PodScheduled") if pod is not None else None
     if condition is not None and not condition.true and condition.message:
-        return condition.message
+        return condition.message[:_LONGEST_TEXT]
     note = context.said("FailedScheduling")
-    return note.message if note is not None and (pod is None or pod.node is None) else ""
+    return note.message[:_LONGEST_TEXT] if note is not None and (pod is None or pod.node is None) else ""
 
 
 def no_node(context: Context) -> Finding | None:
