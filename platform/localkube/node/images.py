@@ -20,7 +20,7 @@ from typing import Final
 from localkube.node.sandbox import Bind, system_binds
 
 PATH: Final = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FORMAT: Final = "3"
+_FORMAT: Final = "4"
 """Part of every content hash; raise it when the way of building changes."""
 _PASSED_ON: Final = (
     "UV_",
@@ -186,11 +186,11 @@ class Images:
 
     async def _install(self, source: Source, venv: Path, progress: Progress) -> None:
         lines = source.requirements.read_text().splitlines()
-        elsewhere = ("== 'win32'", "== 'darwin'")
+        elsewhere = ("== 'win32'", "== 'darwin'", "== 'never'")
         wanted = sum(1 for line in lines if line[:1].isalnum() and not line.endswith(elsewhere))
         script = (
             "set -e\n/opt/uv venv -q --allow-existing --python /opt/python/bin/python3 /opt/venv\n"
-            "/opt/uv pip install -q --no-build --compile-bytecode --python /opt/venv/bin/python"
+            "/opt/uv pip install -q --no-build --no-deps --compile-bytecode --python /opt/venv/bin/python"
             " -r /opt/requirements.txt\nrm -rf /opt/venv/.cache\n"
         )
         await self._run(source, script, venv, lambda: progress(_count(venv, wanted)))
