@@ -48,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             raise CannotSetUp(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
         debian(dev=dev)
         virtual_environment(dev=dev)
+        command_line()
         browser_packages()
         translations()
     except CannotSetUp as error:
@@ -123,6 +124,16 @@ def virtual_environment(*, dev: bool) -> None:
     )
     STAMPS.mkdir(parents=True, exist_ok=True)
     stamp.write_text(key)
+
+
+def command_line() -> None:
+    """`.venv/bin/portalctl`, which runs from any folder."""
+    platform = ROOT / "platform"
+    text = f'#!/bin/sh\nPYTHONPATH="{platform}" exec "{BIN / "python"}" -m portalctl "$@"\n'
+    file = BIN / "portalctl"
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o755)
 
 
 def _same_place() -> bool:

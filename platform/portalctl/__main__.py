@@ -1,0 +1,5 @@
+"""`python -m portalctl`."""
+
+from portalctl.main import main
+
+raise SystemExit(main())

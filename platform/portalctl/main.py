@@ -1,0 +1,139 @@
+"""The command line: words in, an exit status out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from portalctl import account, commands
+from portalctl.account import NotSignedIn
+from portalctl.commands import Command, Usage
+from portalctl.rest import Refused, Unreachable
+
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
+    """Carry out one command; see the package for the exit statuses."""
+    environ = os.environ if environ is None else environ
+    options = parser().parse_args(argv)
+    try:
+        if options.command is None:
+            return commands.login(options, environ)
+        command: Command = options.command
+        return command(account.read(environ), options)
+    except (Usage, NotSignedIn) as error:
+        return _fail(str(error), 2)
+    except Refused as error:
+        return _fail(f"{error}\n({error.code})", 3)
+    except Unreachable as error:
+        return _fail(str(error), 4)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stderr.write(text + "\n")
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands."""
+    top = argparse.ArgumentParser(prog="portalctl", description="The ML platform portal from a terminal.")
+    kinds = top.add_subparsers(required=True, metavar="COMMAND")
+    sign_in = kinds.add_parser("login", help="sign in and keep a token")
+    sign_in.add_argument("address", help="the portal's address, e.g. http://127.0.0.1:8000")
+    sign_in.add_argument("--user", help="name (asked for when left out)")
+    sign_in.set_defaults(command=None)
+    _instances(kinds.add_parser("instance", help="dev instances").add_subparsers(required=True, metavar="VERB"))
+    _volumes(kinds.add_parser("volume", help="volumes").add_subparsers(required=True, metavar="VERB"))
+    _flows(kinds.add_parser("flow", help="task flows").add_subparsers(required=True, metavar="VERB"))
+    _runs(kinds.add_parser("run", help="runs of flows").add_subparsers(required=True, metavar="VERB"))
+    queues = kinds.add_parser("queue", help="queues").add_subparsers(required=True, metavar="VERB")
+    _list(queues, commands.list_of("queues", "name", "state", "team", "cluster"))
+    return top
+
+
+def _verb(verbs: Verbs, name: str, text: str, command: Command, *, named: str = "") -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = verbs.add_parser(name, help=text)
+    if named:
+        made.add_argument(named, help="NAME or QUEUE/NAME" if named == "name" else "the run's id")
+    made.set_defaults(command=command)
+    return made
+
+
+def _list(verbs: Verbs, command: Command, *, queue: bool = False) -> argparse.ArgumentParser:
+    made = _verb(verbs, "list", "list them", command)
+    made.add_argument("--json", action="store_true", help="as JSON")
+    if queue:
+        made.add_argument("--queue", help="only of this queue")
+    return made
+
+
+def _key(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--key", default=commands.new_key(), help="idempotency key: a repeat finds the first object")
+
+
+def _delete(verbs: Verbs, kind: str) -> None:
+    made = _verb(verbs, "delete", "delete it", commands.delete(kind), named="name")
+    made.add_argument("--yes", action="store_true", help="really")
+
+
+def _instances(verbs: Verbs) -> None:
+    made = _verb(verbs, "create", "make and start one", commands.create_instance)
+    made.add_argument("--image", required=True)
+    made.add_argument("--size", required=True)
+    made.add_argument("--queue")
+    made.add_argument("--name")
+    made.add_argument("--volume", action="append", default=[], metavar="VOLUME:/PATH[:ro]")
+    made.add_argument("--wait", action="store_true", help="until it runs")
+    _key(made)
+    _list(verbs, commands.list_of("instances", "name", "state", "queue", "owner", "image", "size"), queue=True)
+    _verb(verbs, "show", "all about one", commands.show_one("instances"), named="name")
+    for verb, text in (("start", "start it"), ("stop", "stop it"), ("restart", "stop and start it")):
+        _verb(verbs, verb, text, commands.act("instances", verb), named="name").add_argument(
+            "--wait", action="store_true", help="until it is so"
+        )
+    _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
+    _delete(verbs, "instances")
+
+
+def _volumes(verbs: Verbs) -> None:
+    made = _verb(verbs, "create", "make one", commands.create_volume, named="name")
+    made.add_argument("--size", required=True, help="such as 10Gi")
+    made.add_argument("--queue")
+    _key(made)
+    _list(verbs, commands.list_of("volumes", "name", "state", "queue", "owner", "kind"), queue=True)
+    _verb(verbs, "show", "all about one", commands.show_one("volumes"), named="name")
+    _delete(verbs, "volumes")
+
+
+def _flows(verbs: Verbs) -> None:
+    made = _verb(verbs, "create", "save one from a file", commands.create_flow)
+    made.add_argument("-f", "--file", required=True, help="YAML or JSON; - reads standard input")
+    made.add_argument("--update", action="store_true", help="save the next version of the flow with this name")
+    _key(made)
+    _list(verbs, commands.list_of("flows", "name", "state", "queue", "owner"), queue=True)
+    _verb(verbs, "show", "all about one", commands.show_one("flows"), named="name")
+    run = _verb(verbs, "run", "start a run now", commands.run_flow, named="name")
+    run.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
+    run.add_argument("--wait", action="store_true", help="until it is over; the exit status is the run's")
+    run.add_argument("--logs", action="store_true", help="wait, and print the log as it grows")
+    _key(run)
+    _verb(verbs, "pause", "let no schedule fire", commands.act("flows", "pause"), named="name")
+    _verb(verbs, "resume", "let schedules fire again", commands.act("flows", "resume"), named="name")
+    _delete(verbs, "flows")
+
+
+def _runs(verbs: Verbs) -> None:
+    made = _list(verbs, commands.list_of("runs", "id", "name", "state", "created_at", "reason"), queue=True)
+    made.add_argument("--flow", help="only of this flow")
+    _verb(verbs, "log", "print its log", commands.run_log, named="id")
+    _verb(verbs, "wait", "wait until it is over", commands.run_wait, named="id").add_argument(
+        "--logs", action="store_true", help="print the log as it grows"
+    )
+    _verb(verbs, "cancel", "end it", commands.run_action("cancel"), named="id")
+    _verb(verbs, "rerun", "run it again", commands.run_action("rerun"), named="id")
