@@ -102,7 +102,9 @@ def _nearest(drawn: Sequence[tuple[Entry, str]], path: str) -> str:
 
 
 add(
-    Entry(section="home", label=pgettext_lazy("page", "Home"), icon="home", url_name="core:home", order=10, bottom=True),
+    Entry(
+        section="home", label=pgettext_lazy("page", "Home"), icon="home", url_name="core:home", order=10, bottom=True
+    ),
     Entry(
         section="instances",
         label=_("Instances"),
