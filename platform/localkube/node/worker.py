@@ -163,7 +163,8 @@ class Worker:
             await asyncio.wait({life, asked}, return_when=asyncio.FIRST_COMPLETED)
             if not life.done():
                 await self._end(life)
-            if not life.cancelled():
+            # Not done: the agent never told of the end; its shutdown below ends whatever is left.
+            if life.done() and not life.cancelled():
                 life.result()
         finally:
             asked.cancel()
