@@ -69,9 +69,7 @@ class SettingsForm(forms.Form):
     user_namespaces = forms.BooleanField(
         label=gettext_lazy("User namespaces"),
         required=False,
-        help_text=gettext_lazy(
-            "Root in a pod is nobody on the node. Needs Kubernetes 1.33 or later."
-        ),
+        help_text=gettext_lazy("Root in a pod is nobody on the node. Needs Kubernetes 1.33 or later."),
     )
 
 
