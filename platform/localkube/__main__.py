@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from localkube.config import Config, ConfigError
-from localkube.node.kubelet import Kubelet
+from localkube.node.kubelet import Kubelet, NodeError
 from localkube.runtime import NodeRuntime, NoNode
 from localkube.server import Server
 from localkube.status import ApiError
@@ -78,7 +78,7 @@ def main() -> int:
     except ConfigError as error:
         sys.stderr.write(f"localkube: {error}\n")
         return 2
-    except (ApiError, OSError) as error:
+    except (ApiError, NodeError, OSError) as error:
         sys.stderr.write(f"localkube: cannot start: {error}\n")
         return 1
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import sqlite3
 import uuid
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 
 Callback = Callable[[str, Object], None]
 Key = tuple[str, str, str]
+
+_FORMAT: Final = 1
+"""Of the file; raise it with every change that an older localkube would misread."""
 
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -71,22 +75,29 @@ class Store:
     def _open(self, path: Path | None) -> sqlite3.Connection:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite gives its journal the mode of the file: it holds secrets as well.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=1.0)
         try:
             db.execute("PRAGMA locking_mode=EXCLUSIVE")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _FORMAT):
+                db.close()
+                text = f"the store {path} has format {version}, and this localkube reads {_FORMAT}"
+                raise ApiError(503, f"{text}: use the version that wrote it, or move the file away to begin anew")
+            db.execute(f"PRAGMA user_version={_FORMAT}")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS objects (resource TEXT, namespace TEXT, name TEXT, body TEXT,"
                 " PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID"
             )
             db.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, version INTEGER)")
             db.execute("INSERT OR IGNORE INTO counter VALUES (1, 0)")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             db.close()
-            raise ApiError(503, f"cannot open the store {path}: {error}; another localkube may hold it") from error
-        if path:
-            path.chmod(0o600)
+            hint = "; another localkube may hold it" if "locked" in str(error) else ""
+            raise ApiError(503, f"cannot open the store {path}: {error}{hint}") from error
         return db
 
     def _load(self) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from localkube.controllers import nodes
 from tests.localkube.conftest import Cluster
 from tests.localkube.fake_node import node_object
 from tests.localkube.manifests import asks, pod
@@ -141,3 +142,20 @@ def test_a_silent_node_is_tainted_its_pods_are_not_ready_and_leave_after_their_t
     empty.until(f"{NS}/pods/stays", lambda p: p["status"]["conditions"][0]["status"] == "False")
     empty.until(f"{NS}/pods/leaves", lambda p: p["metadata"].get("deletionTimestamp"))
     assert "deletionTimestamp" not in empty.get(f"{NS}/pods/stays").body["metadata"]
+
+
+def test_the_pods_of_a_deleted_node_go_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(nodes, "_QUARANTINE_S", 0.3)
+    cluster = Cluster(tmp_path)
+    api = cluster.client
+    try:
+        add_node(api, "far", labels={"far": "yes"})
+        api.post(NS + "/pods", pod(spec={"nodeSelector": {"far": "yes"}}, finalizers=["mlportal.io/result"]))
+        api.until(NS + "/pods/p", lambda p: p["spec"].get("nodeName"))
+        api.delete("/api/v1/nodes/far")
+        lost = api.until(NS + "/pods/p", lambda p: p["metadata"].get("deletionTimestamp"))
+        assert lost["status"]["phase"] == "Failed"
+        conditions = {c["type"]: c.get("message") for c in lost["status"]["conditions"]}
+        assert conditions["DisruptionTarget"] == "PodGC: node no longer exists"
+    finally:
+        cluster.stop()

@@ -18,6 +18,9 @@ from localkube.times import parse_time
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_ORPHANS: Final = object()
+_QUARANTINE_S: Final = 40.0
+"""How long a node may be gone before its pods go, as the real pod collector waits."""
 _OURS: Final = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
 
 
@@ -27,9 +30,19 @@ class NodeController(Controller):
     name = "node-controller"
 
     def watch(self) -> None:
-        self.follow("nodes", lambda _, node: node["metadata"]["name"])
+        self.follow("nodes", self._on_node)
+        self.enqueue_after(_ORPHANS, _QUARANTINE_S)
+
+    def _on_node(self, event_type: str, node: Object) -> Hashable | None:
+        if event_type == "DELETED":
+            self.enqueue_after(_ORPHANS, _QUARANTINE_S)
+            return None
+        return str(node["metadata"]["name"])
 
     def reconcile(self, key: Hashable) -> None:
+        if key is _ORPHANS:
+            self._collect()
+            return
         node = self.store.peek("nodes", None, str(key))
         if node is None:
             return
@@ -55,6 +68,23 @@ class NodeController(Controller):
                 soonest = left if soonest is None else min(soonest, left)
         if soonest is not None:
             self.enqueue_after(key, soonest)
+
+    def _collect(self) -> None:
+        """Remove pods whose node was deleted: nobody is left to end them."""
+        names = {node["metadata"]["name"] for node in self.store.iterate("nodes")}
+        for pod in tuple(self.store.iterate("pods")):
+            metadata, node = pod["metadata"], pod["spec"].get("nodeName")
+            if not node or node in names:
+                continue
+            text = "PodGC: node no longer exists"
+            if not pods.ended(pod):
+                current = self.store.get("pods", metadata["namespace"], metadata["name"])
+                current["status"]["phase"] = "Failed"
+                pods.set_condition(
+                    current, "DisruptionTarget", "True", reason="DeletionByPodGC", message=text, at=now()
+                )
+                self.store.update("pods", current, subresource="status")
+            self.store.delete("pods", metadata["namespace"], metadata["name"], uid=metadata["uid"], grace_period_s=0)
 
     def _taint(self, node: Object, state: str) -> None:
         taints = [t for t in node.get("spec", {}).get("taints") or () if t["key"] not in _OURS]
