@@ -235,17 +235,22 @@ class FormPage(PortalPage):
         """More for the template (side panel)."""
         return {}
 
+    def check(self) -> None:
+        """Raise ``NotFound`` or ``Forbidden`` before the form is shown, and before anything sent is read."""
+
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().setup(request, *args, **kwargs)
         self.kwargs = kwargs
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The form with proposed values; ``once`` makes a double click harmless."""
+        self.check()
         form = self.form(initial={**self.initial()}, **self.form_kwargs())
         return self.show_form(form, once=str(uuid.uuid4()))
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Validate, carry out, go on; or show what is wrong with all that was typed."""
+        self.check()
         form = self.form(request.POST, **self.form_kwargs())
         once = request.POST.get("once", "")
         if form.is_valid():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import yaml
 from django import forms
@@ -21,6 +22,7 @@ from apps.flows.forms import FlowForm, field_of, from_document, preset_of, to_do
 from apps.flows.models import Flow
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
+from apps.tenants import access
 from apps.tenants.models import Queue
 from apps.tenants.states import QueueState
 
@@ -110,17 +112,33 @@ class NewFlow(FlowFormPage):
         return flow.get_absolute_url()
 
 
-class EditFlow(FlowFormPage):
+class OfOneFlow(FormPage):
+    """A form of a flow that exists: nobody else learns of it, and who may not change it is told so before typing."""
+
+    flow: Flow
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        self.find_flow(kwargs["pk"])
+        return super().get(request, **kwargs)
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        self.find_flow(kwargs["pk"])
+        return super().post(request, **kwargs)
+
+    def find_flow(self, pk: UUID) -> None:
+        """Put the visible flow into ``flow``. Raises ``NotFound`` and ``Forbidden``."""
+        self.flow = find(selectors.flows(self.actor), pk)
+        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
+
+
+class EditFlow(OfOneFlow, FlowFormPage):
     """The next version of a flow."""
 
     title = gettext_lazy("Edit flow")
     submit_label = gettext_lazy("Save")
 
-    @property
-    def flow(self) -> Flow:
-        """The visible flow."""
-        found: Flow = find(selectors.flows(self.actor), self.kwargs["pk"])
-        return found
+    def check(self) -> None:
+        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
 
     def form_kwargs(self) -> dict[str, Any]:
         return {**super().form_kwargs(), "fixed_queue": True}
@@ -152,7 +170,7 @@ class YamlForm(forms.Form):
     )
 
 
-class EditYaml(FormPage):
+class EditYaml(OfOneFlow):
     """The document as YAML, for what the form does not show."""
 
     section = "flows"
@@ -160,11 +178,8 @@ class EditYaml(FormPage):
     form = YamlForm
     submit_label = gettext_lazy("Save")
 
-    @property
-    def flow(self) -> Flow:
-        """The visible flow."""
-        found: Flow = find(selectors.flows(self.actor), self.kwargs["pk"])
-        return found
+    def check(self) -> None:
+        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
 
     def initial(self) -> Mapping[str, Any]:
         version = self.flow.version

@@ -184,6 +184,10 @@ class ExpandVolume(FormPage):
         found: Volume = find(selectors.volumes(self.actor), self.kwargs["pk"])
         return found
 
+    def check(self) -> None:
+        volume = self.volume
+        access.require_act_on(self.actor, volume.queue, volume.owner_id)
+
     def initial(self) -> dict[str, Any]:
         return {"size_bytes": self.volume.size_bytes}
 

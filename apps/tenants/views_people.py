@@ -139,6 +139,9 @@ class _OfTeam(FormPage):
         found: Team = find(selectors.teams(self.actor), self.kwargs["pk"])
         return found
 
+    def check(self) -> None:
+        teams.require_team_admin(self.actor, self.team)
+
 
 class EditTeam(_OfTeam):
     """Name and description."""
