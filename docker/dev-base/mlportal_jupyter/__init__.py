@@ -5,6 +5,8 @@ An extension of Jupyter Server (handlers) and an identity provider; the entrypoi
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import Any
 
 from mlportal_jupyter.handlers import EnterHandler, ReadyHandler
@@ -24,6 +26,27 @@ def quiet_page(_handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
     return page_config
 
 
+def _link_jupyter_server_extension(server: Any) -> None:
+    """Before any extension loads. Terminals are no login shells: those forget the image's PATH (/etc/profile)."""
+    server.terminado_settings = {"shell_command": ["/bin/bash"]}
+
+
+_IN_ADDRESS = re.compile(r"((?:token|ticket|key)=)[^&\s]+")
+
+
+class _NoSecrets(logging.Filter):
+    """A key that somebody put into an address does not open anything, but it must not stand in the log either."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        cleaned = _IN_ADDRESS.sub(r"\1[secret]", text)
+        if cleaned != text:
+            record.msg, record.args = cleaned, ()
+        return True
+
+
 def _load_jupyter_server_extension(server: Any) -> None:
+    for handler in server.log.handlers:
+        handler.addFilter(_NoSecrets())
     server.web_app.settings["page_config_hook"] = quiet_page
     server.web_app.add_handlers(".*$", [("/portal/ready", ReadyHandler), ("/portal/enter", EnterHandler)])
