@@ -1,7 +1,7 @@
 """What runs in the control process: asyncio loops that apps register, each restarted when it fails.
 
 ``manage.py control`` runs them all. A loop is ``async def loop(stop: asyncio.Event)``; database work
-inside goes through ``asgiref.sync.sync_to_async(thread_sensitive=False)``.
+inside goes through ``in_thread``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 _loops: dict[str, Loop] = {}
 
@@ -52,6 +57,18 @@ async def _keep(name: str, loop: Loop, stop: asyncio.Event) -> None:
             wait_s = 1.0
         await sleep(stop, wait_s + random.random())  # noqa: S311 - jitter, not a secret
         wait_s = min(wait_s * 2, 30)
+
+
+async def in_thread(work: Callable[..., T], *args: Any) -> T:
+    """Database work from a loop: in a thread, whose connection goes back to the pool afterwards."""
+
+    def call() -> T:
+        try:
+            return work(*args)
+        finally:
+            close_old_connections()
+
+    return await sync_to_async(call, thread_sensitive=False)()
 
 
 async def sleep(stop: asyncio.Event, seconds: float) -> bool:

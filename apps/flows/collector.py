@@ -13,10 +13,8 @@ import logging
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-
 from apps.clusters import access
-from apps.core import control
+from apps.core import control, crashpoints
 from apps.flows import logs, partitions, selectors
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState
@@ -61,7 +59,7 @@ class Collector:
         self._news = asyncio.Event()
         try:
             while not stop.is_set():
-                found = await sync_to_async(selectors.to_collect, thread_sensitive=False)()
+                found = await control.in_thread(selectors.to_collect)
                 self._start(set(found))
                 await self._listen(stop)
         finally:
@@ -100,7 +98,7 @@ class Collector:
     async def _collect(self, pk: UUID) -> None:
         """Follow one attempt's log until it is complete or the attempt has ended."""
         while True:
-            attempt = await sync_to_async(logs.attempt_row, thread_sensitive=False)(pk)
+            attempt = await control.in_thread(logs.attempt_row, pk)
             if attempt is None or not _goes_on(attempt):
                 return
             try:
@@ -128,7 +126,8 @@ class Collector:
         async for piece in in_time(upstream):
             data = cutter.feed(piece)
             if data:
-                await sync_to_async(logs.append, thread_sensitive=False)(attempt, data, cutter.mark)
+                await control.in_thread(logs.append, attempt, data, cutter.mark)
+                crashpoints.reach("log-piece-stored")
             if attempt.log_truncated:
                 return
 
@@ -183,7 +182,7 @@ collector = Collector()
 async def retention(stop: asyncio.Event) -> None:
     """At the start and twice a day: partitions for the weeks to come, and an end to old logs."""
     while True:
-        dropped = await sync_to_async(partitions.keep_up, thread_sensitive=False)()
+        dropped = await control.in_thread(partitions.keep_up)
         if dropped:
             log.info("%d weeks of old logs were removed", dropped)
         if await control.sleep(stop, RETENTION_S):

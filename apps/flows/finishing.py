@@ -11,7 +11,7 @@ from uuid import uuid4
 from django.db import transaction
 from django.utils import timezone
 
-from apps.core import audit, live, reconciling
+from apps.core import audit, crashpoints, live, reconciling
 from apps.core.claims import Claim
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
@@ -162,6 +162,7 @@ def pod_is_gone(cluster: KubeCluster, namespace: str, attempt: Attempt) -> bool:
         if names.RESULT_FINALIZER in finalizers:
             patch = without_result_finalizer(finalizers, resource_version=metadata["resourceVersion"])
             cluster.patch_merge("Pod", namespace, attempt.pod_name, patch)
+            crashpoints.reach("attempt-finalizer-off")
         # The program has ended, so there is nothing to wait for.
         cluster.delete("Pod", namespace, attempt.pod_name, uid=uid, grace_s=0)
         cluster.get("Pod", namespace, attempt.pod_name)

@@ -294,6 +294,7 @@ class Round:
             if self.attempt.failures < LOG_TRIES:
                 raise
             finishing.give_up_log(self.attempt, error)
+        crashpoints.reach("attempt-log-stored")
         self.keep_last_events(seen)
         ending = self.ending_of_stop(seen) if self.attempt.stop_cause else self.ending_of(seen)
         finishing.store_ending(self.attempt, self.claim, ending)
@@ -354,6 +355,7 @@ class Round:
     def end(self, ending: Ending) -> datetime | None:
         """The last write; an ended attempt is never due again."""
         complete(self.attempt, self.claim, ending)
+        crashpoints.reach("attempt-ended")
         return None
 
     def keep(self, **values: Any) -> None:

@@ -1,9 +1,9 @@
 """The tick: due schedules become runs, each instant exactly once whatever the number of schedulers (F21).
 
-One statement claims the due schedules (rows that another scheduler holds are skipped), one inserts the runs and
-their first attempts where (flow, instant) is new, one moves the schedules on. A scheduler that dies in between leaves
-the rows as they were; the next tick finds them due. Instants that passed while nobody ticked follow the schedule's
-misfire policy, and what was left out stands in the run's note.
+One statement claims the due schedules (rows that another scheduler holds are skipped), one inserts the runs with
+their first attempts and audit entries where (flow, instant) is new, one moves the schedules on. A scheduler that dies
+in between leaves the rows as they were; the next tick finds them due. Instants that passed while nobody ticked follow
+the schedule's misfire policy, and what was left out stands in the run's note.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from asgiref.sync import sync_to_async
 from celery import current_app
 from celery.exceptions import CeleryError
 from django.db import connection, transaction
@@ -25,7 +24,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from apps.core import crashpoints
+from apps.core import control, crashpoints
 from apps.core.wake import SCHEDULE, alarms
 from apps.flows import schedule
 from apps.flows.models import Misfire
@@ -47,8 +46,10 @@ class Due:
 
     pk: UUID
     flow_id: UUID
+    flow_name: str
     version_id: UUID
     queue_id: UUID
+    team_id: UUID
     node: str
     cron: str
     zone: str
@@ -77,17 +78,18 @@ class Ticked:
 
 
 _CLAIM = """
-SELECT s.id, s.flow_id, f.version_id, f.queue_id, v.document->'nodes'->0->>'name', s.cron, s.timezone, s.misfire,
-       s.next_fire_at
+SELECT s.id, s.flow_id, f.name, f.version_id, f.queue_id, q.team_id, v.document->'nodes'->0->>'name', s.cron,
+       s.timezone, s.misfire, s.next_fire_at
   FROM flows_schedule s JOIN flows_flow f ON f.id = s.flow_id JOIN flows_flowversion v ON v.id = f.version_id
+       JOIN tenants_queue q ON q.id = f.queue_id
  WHERE s.next_fire_at <= %s
  ORDER BY s.next_fire_at LIMIT %s FOR UPDATE OF s SKIP LOCKED
 """
 _INSERT = """
 WITH fire AS (
-    SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[], %s::timestamptz[], %s::text[],
-                         %s::text[], %s::jsonb[], %s::uuid[])
-        AS t(id, flow_id, version_id, queue_id, node, at, state, note, params, attempt_id)
+    SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[],
+                         %s::timestamptz[], %s::text[], %s::text[], %s::jsonb[], %s::uuid[])
+        AS t(id, flow_id, flow_name, version_id, queue_id, team_id, node, at, state, note, params, attempt_id)
 ), made AS (
     INSERT INTO flows_run (id, created_at, updated_at, state, state_since, reason_code, reason_params, reason_evidence,
                            flow_id, version_id, queue_id, scheduled_at, trigger, parameters, note_code, note_params,
@@ -104,6 +106,11 @@ WITH fire AS (
     SELECT fire.attempt_id, %s, %s, 'queued', %s, '', '{}', '[]', 0, %s, 0, 0, fire.id, fire.queue_id, fire.node, 1,
            %s, '', '', '', '', '[]', 0, false, false
       FROM fire JOIN made USING (id) WHERE made.state = 'queued' RETURNING 1
+), audited AS (
+    INSERT INTO core_auditentry (at, actor_name, verb, object_kind, object_id, object_name, team_id, queue_id, detail)
+    SELECT %s, 'scheduler', 'run.' || CASE made.state WHEN 'skipped' THEN 'skipped' ELSE 'start' END, 'run', fire.id,
+           fire.flow_name, fire.team_id, fire.queue_id, jsonb_build_object('trigger', 'schedule', 'at', fire.at)
+      FROM fire JOIN made USING (id)
 )
 SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM attempts)
 """
@@ -149,8 +156,10 @@ def _insert(cursor: Any, fires: Sequence[Fire], now: datetime) -> tuple[int, int
     columns = [
         [uuid4() for _ in fires],
         [fire.due.flow_id for fire in fires],
+        [fire.due.flow_name for fire in fires],
         [fire.due.version_id for fire in fires],
         [fire.due.queue_id for fire in fires],
+        [fire.due.team_id for fire in fires],
         [fire.due.node for fire in fires],
         [fire.at for fire in fires],
         [fire.state.value for fire in fires],
@@ -158,7 +167,7 @@ def _insert(cursor: Any, fires: Sequence[Fire], now: datetime) -> tuple[int, int
         [dumps(dict(fire.params), None) for fire in fires],
         [uuid4() for _ in fires],
     ]
-    cursor.execute(_INSERT, [*columns, *[now] * 4, *[now] * 5])
+    cursor.execute(_INSERT, [*columns, *[now] * 10])
     made, attempts = cursor.fetchone()
     return int(made), int(attempts)
 
@@ -229,7 +238,7 @@ class Scheduler:
         """Tick until ``stop``."""
         while not stop.is_set():
             started = time.perf_counter()
-            done = await sync_to_async(self.once, thread_sensitive=False)()
+            done = await control.in_thread(self.once)
             if done.claimed:
                 spent_ms = (time.perf_counter() - started) * 1000
                 log.info("fired %d schedules, %d new runs, in %.0f ms", done.claimed, done.made, spent_ms)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.alerts import signing
-from apps.core import audit, live, reconciling, wake
+from apps.core import audit, crashpoints, live, reconciling, wake
 from apps.core.actors import Actor
 from apps.core.api import idempotent_id
 from apps.core.errors import Conflict, Forbidden
@@ -171,6 +171,7 @@ def run_now(
         audit.record(actor=actor, verb="run.start", obj=run, detail={"trigger": trigger, "version": version.number})
         live.announce(run)
         live.announce(flow)
+        transaction.on_commit(lambda: crashpoints.reach("run-committed"))
         reconciling.hint("attempt", attempt.pk)
     return run
 

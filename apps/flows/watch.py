@@ -9,10 +9,10 @@ from uuid import UUID
 
 from apps.clusters import access
 from apps.clusters.models import Cluster
-from apps.core import reconciling
+from apps.core import crashpoints, live, reconciling
 from apps.flows import finishing, pods, selectors
 from apps.flows.collector import collector
-from apps.flows.models import Attempt
+from apps.flows.models import Attempt, Flow, Run
 from apps.flows.states import ATTEMPT_STATES, AttemptState
 from kubekit import names
 from kubekit.errors import KubeError
@@ -27,6 +27,8 @@ def pod_changed(cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
     if pk is None:
         return
     seen = observe_attempt(raw)
+    if seen.finished:
+        crashpoints.reach("watch-attempt-finished")
     if seen.started and not seen.finished:
         collector.wanted(pk)
     if seen.pod.deleting and not alive_ids([pk]):
@@ -53,6 +55,11 @@ def queue_freed(queue_id: UUID) -> None:
     """Room came back: the attempts that wait longest look first."""
     for pk in selectors.waiting_in_queue(queue_id):
         reconciling.send_hint(pods.KIND, pk)
+
+
+def run_moved(run: Run, _before: str, _after: str) -> None:
+    """A flow's row and page show its last runs."""
+    live.announce(Flow(pk=run.flow_id, queue_id=run.queue_id))
 
 
 def alive_ids(ids: Collection[UUID]) -> set[UUID]:

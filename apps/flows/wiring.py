@@ -18,6 +18,7 @@ def register() -> None:
     reasons.register(wording.WORDINGS)
     reconciling.register(Reconciler(kind=pods.KIND, model=Attempt, run=reconcile.run))
     transitions.on_transition("run", alarms.run_ended)
+    transitions.on_transition("run", watch.run_moved)
     watching.on_object("pods", pods.KIND, watch.pod_changed)
     watching.on_resync("pods", pods.KIND, watch.pods_listed)
     reaper.register(Reapable(label=pods.KIND, kinds=("Pod",), alive=watch.alive_ids))

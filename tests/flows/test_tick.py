@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.core import crashpoints
 from apps.core.actors import Actor
+from apps.core.models import AuditEntry
 from apps.flows import scheduler, services
 from apps.flows.models import Attempt, Flow, Run, Schedule
 
@@ -46,6 +47,8 @@ def test_a_due_schedule_makes_a_run_with_its_first_attempt_and_moves_on(new_flow
     attempt = Attempt.objects.as_system().get(run=run)
     assert (attempt.number, attempt.node, attempt.due_at) == (1, "main", NOW)
     assert done.next_at == datetime(2026, 3, 1, 12, 1, tzinfo=UTC)
+    (entry,) = AuditEntry.objects.as_system().filter(object_id=run.pk)
+    assert (entry.actor_name, entry.verb, entry.queue_id) == ("scheduler", "run.start", flow.queue_id)
     assert scheduler.tick(NOW).claimed == 0
 
 

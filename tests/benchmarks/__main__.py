@@ -1,0 +1,24 @@
+"""``python -m tests.benchmarks [b1]``: run the benchmarks and write their pages."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.benchmarks import b1_cron_tick
+
+KNOWN = {"b1": b1_cron_tick.main}
+
+
+def main(names: list[str]) -> int:
+    """Run those named, or all."""
+    unknown = [name for name in names if name not in KNOWN]
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(KNOWN)}", file=sys.stderr)
+        return 2
+    for name in names or KNOWN:
+        KNOWN[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
