@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from localkube import pods, quota, status
 from localkube.quantity import ZERO, Quantity, parse
 from localkube.resources import Resource
 from localkube.status import Object
 from localkube.store import Store
+
+_IN_USE: Final = "kubernetes.io/pvc-protection"
+"""Finalizer of every claim; the volume controller takes it off when no pod uses the claim."""
 
 
 class Admission:
@@ -27,6 +32,9 @@ class Admission:
             self._limit_ranges(resource, obj)
         if resource.key == "persistentvolumeclaims":
             self._storage_class(obj)
+            finalizers = obj["metadata"].setdefault("finalizers", [])
+            if _IN_USE not in finalizers:
+                finalizers.append(_IN_USE)
 
     def validate(self, resource: Resource, obj: Object) -> None:
         """Admit a valid new object: quota. Raises ApiError 403."""

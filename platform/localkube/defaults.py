@@ -130,9 +130,6 @@ def _claim(obj: Object) -> None:
     requests = spec.setdefault("resources", {}).get("requests")
     if requests:
         spec["resources"]["requests"] = canonical(requests, "PersistentVolumeClaim")
-    finalizers = obj["metadata"].setdefault("finalizers", [])
-    if "kubernetes.io/pvc-protection" not in finalizers and not obj["metadata"].get("uid"):
-        finalizers.append("kubernetes.io/pvc-protection")
     obj.setdefault("status", {"phase": "Pending"})
 
 

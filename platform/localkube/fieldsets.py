@@ -1,7 +1,7 @@
 """Field sets and server-side apply: who owns which field, the structured merge, and its conflicts.
 
-The rules are those of sigs.k8s.io/structured-merge-diff for the lists below; a list that is not named here is atomic,
-as every list of a custom resource is (their schemas are not read).
+The rules are those of sigs.k8s.io/structured-merge-diff. Lists are known by their names alone, in custom resources too
+(their schemas are not read); a list that is not named here is atomic.
 """
 
 from __future__ import annotations

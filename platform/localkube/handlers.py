@@ -12,7 +12,6 @@ from localkube import patches, requests, selectors, status, table
 from localkube.registry import Registry, Write, check_name
 from localkube.requests import Target
 from localkube.resources import Resource
-from localkube.runtime import NodeRuntime
 from localkube.status import ApiError, FieldError, Object
 from localkube.store import Store, copy, now
 from localkube.watch import serve_watch
@@ -38,10 +37,9 @@ def respond(code: int, body: Object, warnings: list[str] | None = None) -> web.R
 class Handlers:
     """Answers requests whose path names a resource."""
 
-    def __init__(self, registry: Registry, runtime: NodeRuntime) -> None:
+    def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.store: Store = registry.store
-        self.runtime = runtime
 
     async def handle(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """One request, by method and by whether a name and a subresource are given. Raises ApiError."""
@@ -96,14 +94,14 @@ class Handlers:
 
     async def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
         query = request.query
-        version = self._list_version(request)
+        self._check_list_version(request)
         items, current = self.store.list(
             target.resource.key,
             target.namespace,
             labels=query.get("labelSelector"),
             fields=query.get("fieldSelector"),
         )
-        metadata: Object = {"resourceVersion": str(version or current)}
+        metadata: Object = {"resourceVersion": str(current)}
         if token := query.get("continue"):
             begun, after = requests.parse_continue(token)
             items = [obj for obj in items if _key(obj) > after]
@@ -122,7 +120,8 @@ class Handlers:
         }
         return respond(200, table.shape(request, target.resource, body, single=False))
 
-    def _list_version(self, request: web.BaseRequest) -> int | None:
+    def _check_list_version(self, request: web.BaseRequest) -> None:
+        """Refuse what asks for another moment than the present. Raises ApiError 410, 422 and 504."""
         version, match = requests.version_of(request), request.query.get("resourceVersionMatch")
         if match and version is None and not request.query.get("continue"):
             text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
@@ -134,7 +133,6 @@ class Handlers:
             raise too_large(version, self.store.version)
         if match == "Exact" and version is not None and version < self.store.version:
             raise ApiError(410, "The resourceVersion for the provided list is too old.")
-        return None
 
     # Writing
 

@@ -13,7 +13,7 @@ from aiohttp import WSMsgType, web
 from localkube import spdy, status
 from localkube.execs import require_websocket
 from localkube.runtime import NodeRuntime
-from localkube.status import Object
+from localkube.status import ApiError, Object
 
 _TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
 _CHANNELS: Final = ("v4.channel.k8s.io",)
@@ -48,10 +48,11 @@ def _ports(request: web.BaseRequest) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _failure(pod: Object, port: int, error: OSError) -> bytes:
+def _failure(pod: Object, port: int, error: OSError | ApiError) -> bytes:
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     # asyncio's own text names the address but not the reason; the kubelet's ends with the system's words.
-    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number).lower() if number else str(error)
     cause = f"dial tcp4 127.0.0.1:{port}: connect: {reason}"
     return f"error forwarding port {port} to pod {name}, uid {uid}: {cause}".encode()
 
@@ -76,7 +77,7 @@ class _Channels:
         listener = asyncio.create_task(self._from_client())
         try:
             # One connection a port and no half-close in this protocol: when the pod's side ends, so does the session.
-            ended: set[asyncio.Future[Any]] = {listener, asyncio.gather(*tasks)}
+            ended: set[asyncio.Future[Any]] = {listener, asyncio.gather(*tasks, return_exceptions=True)}
             await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (listener, *tasks):
@@ -89,7 +90,7 @@ class _Channels:
     async def _from_pod(self, index: int, port: int) -> None:
         try:
             reader, writer = await self._runtime.dial(self._pod, port)
-        except OSError as error:
+        except (OSError, ApiError) as error:
             self._dialled[index].set_result(None)
             await self._socket.send_bytes(bytes((2 * index + 1,)) + _failure(self._pod, port, error))
             return
@@ -186,7 +187,7 @@ class _Tunnel:
     async def _relay(self, connection: _Connection, inbox: asyncio.Queue[bytes]) -> None:
         try:
             reader, writer = await self._runtime.dial(self._pod, connection.port)
-        except OSError as error:
+        except (OSError, ApiError) as error:
             failure = _failure(self._pod, connection.port, error)
             await self._socket.send_bytes(spdy.data_frame(connection.error_stream, failure, fin=True))
             await self._socket.send_bytes(spdy.data_frame(connection.data_stream, b"", fin=True))

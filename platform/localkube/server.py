@@ -36,7 +36,7 @@ class Server:
         self.controllers = Controllers(self.registry, config)
         self.token = bootstrap.token(config.home)
         self.address = config.listen
-        self._handlers = Handlers(self.registry, runtime)
+        self._handlers = Handlers(self.registry)
         self._runner: web.ServerRunner | None = None
         self._ready = False
 
