@@ -95,7 +95,7 @@ def mounts(container: Object, sources: Mapping[str, Source]) -> tuple[list[Bind]
             memory.append(Tmpfs(entry["mountPath"], source.size))
             continue
         path = f"{source.path}/{entry['subPath']}" if entry.get("subPath") else source.path
-        binds.append(Bind(path, entry["mountPath"], bool(entry.get("readOnly"))))
+        binds.append(Bind(path, entry["mountPath"], source.read_only or bool(entry.get("readOnly"))))
     return binds, memory
 
 

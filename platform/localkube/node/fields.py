@@ -99,7 +99,14 @@ SPEC: Final[dict[str, Any]] = {
     "activeDeadlineSeconds": ACTED_ON,
     "nodeName": ACTED_ON,
     "nodeSelector": ACTED_ON,
-    "affinity": ACTED_ON,
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": ACTED_ON,
+            "preferredDuringSchedulingIgnoredDuringExecution": STORED,
+        },
+        "podAffinity": STORED,
+        "podAntiAffinity": STORED,
+    },
     "tolerations": ACTED_ON,
     "schedulerName": ACTED_ON,
     "schedulingGates": ACTED_ON,
@@ -131,11 +138,6 @@ SPEC: Final[dict[str, Any]] = {
     },
 }
 
-_FREE: Final = frozenset(
-    {"requests", "limits", "nodeSelector", "affinity", "tolerations", "seccompProfile", "dnsConfig"}
-)
-"""Objects whose inside is not looked at."""
-
 
 def check_pod(pod: Object) -> tuple[list[str], list[str]]:
     """(warnings, refusals): each a sentence that begins with the field's path."""
@@ -147,8 +149,19 @@ def check_pod(pod: Object) -> tuple[list[str], list[str]]:
         if not kinds:
             refusals.append(f"spec.volumes[{index}]: a volume needs a source")
     _check_sub_paths(pod.get("spec", {}), refusals)
-    _check_values(pod.get("spec", {}), refusals)
+    _check_values(pod.get("spec", {}), warnings, refusals)
     return warnings, refusals
+
+
+def paths(mark: str, table: dict[str, Any] | None = None, prefix: str = "") -> list[str]:
+    """The dotted paths below a pod's spec that have a mark, for the documentation."""
+    found: list[str] = []
+    for name, inner in (SPEC if table is None else table).items():
+        if isinstance(inner, dict):
+            found += paths(mark, inner, f"{prefix}{name}.")
+        elif inner == mark:
+            found.append(prefix + name)
+    return found
 
 
 def _walk(value: Any, table: Any, path: str, warnings: list[str], refusals: list[str]) -> None:
@@ -167,7 +180,7 @@ def _walk(value: Any, table: Any, path: str, warnings: list[str], refusals: list
             refusals.append(f"{where}: localkube does not implement this field")
         elif known == STORED:
             warnings.append(f"{where}: stored, but localkube does not act on it")
-        elif isinstance(known, dict) and name not in _FREE:
+        elif isinstance(known, dict):
             _walk(inner, known, where, warnings, refusals)
 
 
@@ -183,13 +196,17 @@ def _check_sub_paths(spec: Object, refusals: list[str]) -> None:
                     refusals.append(f"{where}: localkube does not implement this field for such a volume")
 
 
-def _check_values(spec: Object, refusals: list[str]) -> None:
+def _check_values(spec: Object, warnings: list[str], refusals: list[str]) -> None:
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind, [])):
-            context = container.get("securityContext") or {}
-            if context.get("privileged"):
-                refusals.append(
-                    f"spec.{kind}[{index}].securityContext.privileged: localkube never runs privileged pods"
-                )
-            if (context.get("capabilities") or {}).get("add"):
-                refusals.append(f"spec.{kind}[{index}].securityContext.capabilities.add: localkube grants none")
+            where = f"spec.{kind}[{index}]"
+            if (container.get("securityContext") or {}).get("privileged"):
+                refusals.append(f"{where}.securityContext.privileged: localkube grants it to nobody")
+            for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
+                get = (container.get(probe) or {}).get("httpGet") or {}
+                if get.get("scheme", "HTTP").upper() != "HTTP":
+                    refusals.append(f"{where}.{probe}.httpGet.scheme: localkube does not implement HTTPS probes")
+    for index, volume in enumerate(spec.get("volumes", [])):
+        empty = volume.get("emptyDir") or {}
+        if empty.get("sizeLimit") and empty.get("medium") != "Memory":
+            warnings.append(f"spec.volumes[{index}].emptyDir.sizeLimit: stored, but acted on for medium Memory alone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -267,4 +268,4 @@ def _log_tail(path: Path) -> str:
 
 
 def _dump(sources: dict[str, Source]) -> dict[str, Any]:
-    return {name: {"path": source.path, "kind": source.kind, "size": source.size} for name, source in sources.items()}
+    return {name: dataclasses.asdict(source) for name, source in sources.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ class Source:
     path: str
     kind: str
     size: int | None = None
+    read_only: bool = False
 
 
 class Volumes:
@@ -51,7 +53,9 @@ class Volumes:
             name = volume["name"]
             place = folder / "volumes" / name
             if "persistentVolumeClaim" in volume:
-                sources[name] = self._claim(pod, volume["persistentVolumeClaim"]["claimName"], uid)
+                source = self._claim(pod, volume["persistentVolumeClaim"]["claimName"], uid)
+                read_only = bool(volume["persistentVolumeClaim"].get("readOnly"))
+                sources[name] = dataclasses.replace(source, read_only=read_only)
             elif volume.get("emptyDir", {}).get("medium") == "Memory":
                 limit = volume["emptyDir"].get("sizeLimit")
                 sources[name] = Source("", "tmpfs", parse(limit).value if limit else None)
