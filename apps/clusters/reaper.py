@@ -23,7 +23,7 @@ from apps.clusters import access
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster, Orphan
 from apps.clusters.states import ClusterState
-from apps.core import control
+from apps.core import control, crashpoints
 from kubekit import client, names
 from kubekit.errors import Conflict, KubeError, NotFound
 
@@ -85,7 +85,9 @@ def reap(cluster: Cluster) -> list[Orphan]:
         row = known.get(raw["metadata"]["uid"])
         if row is None:
             row = _record(cluster, label, raw)
+            crashpoints.reach("orphan-recorded")
         if now - row.first_seen_at >= timedelta(seconds=settings.PORTAL_ORPHAN_GRACE_S) and _remove(connection, row):
+            crashpoints.reach("orphan-removed")
             rows.filter(pk=row.pk).update(removed_at=timezone.now())
             removed.append(row)
     return removed

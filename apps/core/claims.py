@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=settings.PORTAL_LEASE_S)
+"""So long after a worker died with a row, another one takes it up."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Named places at which a test may end the process, so that recovery is proved where it matters.
 
-``MLPORTAL_CRASH_AT=<point>`` makes the process that reaches the point write its name to the file
-``MLPORTAL_CRASH_FILE`` and stop there for good, until the test kills it (a point that nobody reaches leaves no file,
-and the test fails). A second process that reaches the same point passes: the file exists by then. Without the
-variable a point costs one dictionary look-up.
+``MLPORTAL_CRASH_POINTS=<folder>``, set when the portal starts, lets a test arm one point after another while it runs:
+it puts the file ``<point>.armed`` there. The first process that reaches the point takes the file away, says in
+``<point>.reached`` who it is and stops there, with all its threads, until it is killed. A point that nobody reaches
+leaves ``.armed``, and the test fails. Without the variable a point costs one comparison.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-POINT = "MLPORTAL_CRASH_AT"
-FILE = "MLPORTAL_CRASH_FILE"
+VARIABLE = "MLPORTAL_CRASH_POINTS"
+_folder = os.environ.get(VARIABLE)
 
 
 def reach(name: str) -> None:
     """Say that the process is at ``name``; it ends here when a test asked for it."""
-    if os.environ.get(POINT) != name:
+    if _folder is None:
         return
+    armed = Path(_folder, f"{name}.armed")
+    taken = armed.with_suffix(f".{os.getpid()}")
     try:
-        handle = os.open(Path(os.environ[FILE]), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+        armed.rename(taken)
+    except FileNotFoundError:
         return
-    os.write(handle, f"{os.getpid()} {name}\n".encode())
-    os.close(handle)
-    log.warning("stopping at the crash point %s", name)
+    log.info("stopping at the crash point %s", name)
+    taken.write_text(str(os.getpid()), encoding="ascii")
+    taken.rename(armed.with_suffix(".reached"))
     os.kill(os.getpid(), signal.SIGSTOP)

@@ -20,13 +20,14 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from apps.core import wake
+from apps.core import claims, crashpoints, wake
 from apps.core.models import OutboxMessage
 
 log = logging.getLogger(__name__)
 
 RETRY_S = (5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600)
-LEASE = timedelta(seconds=120)
+#: Longer than any handler takes: mail servers and webhooks have ten seconds for each step.
+LEASE = 2 * claims.LEASE
 Handler = Callable[[OutboxMessage], None]
 _handlers: dict[str, Handler] = {}
 
@@ -50,6 +51,7 @@ def put(*, topic: str, key: str, payload: Mapping[str, Any], queue_id: UUID | No
         key=key, defaults={"topic": topic, "payload": dict(payload), "queue_id": queue_id, "due_at": timezone.now()}
     )
     if made:
+        transaction.on_commit(lambda: crashpoints.reach("alarm-committed"))
         transaction.on_commit(lambda: send_hint(message.pk))
     return made
 
@@ -73,6 +75,7 @@ def deliver_one(pk: UUID) -> None:
         message.attempts += 1
         message.due_at = now + LEASE  # a crash during delivery leaves it due again
         message.save(update_fields=["attempts", "due_at"])
+    crashpoints.reach("alarm-claimed")
     try:
         _handlers[message.topic](message)
     except DeliveryFailed as failure:
@@ -81,6 +84,7 @@ def deliver_one(pk: UUID) -> None:
         log.exception("delivery of %s failed", message.key)
         _note_failure(message, repr(error), permanent=False)
     else:
+        crashpoints.reach("alarm-sent")
         messages.filter(pk=pk).update(delivered_at=timezone.now(), due_at=None, last_error="")
 
 

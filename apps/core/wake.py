@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import psycopg
-from django.db import connection
+from django.db import DatabaseError, connection
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +19,16 @@ def notify(channel: str) -> None:
     """Wake the listeners of ``channel`` when the current transaction commits (at once outside one)."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, '')", [channel])
+
+
+def ring_sweep() -> None:
+    """Have the sweep look now, because hints may have been lost; for a process that starts. Never raises."""
+    try:
+        notify(DUE)
+    except DatabaseError as error:
+        log.warning("the sweep was not woken, it looks within a minute: %s", error)
+    finally:
+        connection.close()
 
 
 class Alarms:

@@ -267,6 +267,7 @@ def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) ->
             **_look_now(row),
         },
     )
+    transaction.on_commit(lambda: crashpoints.reach("instance-stop-committed"))
 
 
 def _again_after_stop(row: Instance, actor: Actor, *, verb: str) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from apps.clusters.states import ClusterState
-from apps.core import actors, reconciling
+from apps.core import actors, crashpoints, reconciling
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
 from apps.instances import selectors
@@ -58,6 +58,8 @@ def _step_forward(instance: Instance, pod: PodObservation) -> bool:
     before = instance.state
     came_up = decision.to == S.RUNNING and before != S.RUNNING
     transition(instance, decision.to, actor=WATCHER, reason=decision.reason, expect={before}, values=decision.values)
+    if came_up:
+        crashpoints.reach("watch-instance-up")
     return not came_up  # once up, a live look fetches the events and sets when to look next
 
 

@@ -63,6 +63,7 @@ class Environment:
     start_timeout_s: float
     task_start_timeout_s: float
     log_days: int
+    lease_s: float
     orphan_grace_s: float
     debug: bool
 
@@ -116,6 +117,7 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
             "PORTAL_TASK_START_TIMEOUT_S", values.get("PORTAL_TASK_START_TIMEOUT_S") or "900"
         ),
         log_days=_days("PORTAL_LOG_DAYS", values.get("PORTAL_LOG_DAYS") or "90"),
+        lease_s=_seconds("PORTAL_LEASE_S", values.get("PORTAL_LEASE_S") or "60", least=1),
         orphan_grace_s=_seconds("PORTAL_ORPHAN_GRACE_S", values.get("PORTAL_ORPHAN_GRACE_S") or "300"),
         debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
     )
@@ -235,13 +237,13 @@ def _egress(text: str) -> tuple[str, ...]:
     return entries
 
 
-def _seconds(name: str, text: str) -> float:
+def _seconds(name: str, text: str, *, least: float = 0) -> float:
     try:
         value = float(text)
     except ValueError as error:
         raise BadEnvironment(f"{name} is {text!r}; it must be a number of seconds.") from error
-    if not 0 <= value < 86_400:
-        raise BadEnvironment(f"{name} is {text!r}; it must be between 0 and 86400 seconds.")
+    if not least <= value < 86_400:
+        raise BadEnvironment(f"{name} is {text!r}; it must be between {least:g} and 86400 seconds.")
     return value
 
 

@@ -16,6 +16,7 @@ from celery.signals import worker_ready
 from django.conf import settings
 from django.core.management import call_command
 
+from apps.core import wake
 from mlportal import prepare as preparation
 from mlportal.celery import app
 
@@ -44,6 +45,7 @@ def web() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(settings.ENVIRONMENT.home.web_socket))
     settings.ENVIRONMENT.home.web_socket.chmod(0o600)
+    wake.ring_sweep()  # a predecessor may have died between a commit and its hint
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -35,6 +35,8 @@ PORTAL_LOG_CAP_BYTES = 20 * 1024 * 1024
 """How much of one attempt's log is kept."""
 PORTAL_LOG_DAYS = ENVIRONMENT.log_days
 """For how many days the logs of attempts are kept."""
+PORTAL_LEASE_S = ENVIRONMENT.lease_s
+"""How long a worker has a row for itself; when it dies, this is when another one goes on."""
 PORTAL_ORPHAN_GRACE_S = ENVIRONMENT.orphan_grace_s
 """How long an object that belongs to no row is left in a cluster before it is removed."""
 
