@@ -14,7 +14,6 @@ from mlportal.paths import ROOT
 MODULES = ROOT / "node_modules"
 FILES = {
     "lib/htmx.min.js": "htmx.org/dist/htmx.min.js",
-    "lib/alpine.min.js": "@alpinejs/csp/dist/cdn.min.js",
     "lib/tabler.min.css": "@tabler/core/dist/css/tabler.min.css",
     "lib/tabler.min.js": "@tabler/core/dist/js/tabler.min.js",
     "lib/inter.woff2": "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2",

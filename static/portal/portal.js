@@ -124,6 +124,16 @@
     fetch(event.target.action, { method: "POST", body, redirect: "manual" }).catch(() => toast(words.no_answer));
   });
 
+  // --- what scrolls sideways can be reached and scrolled with the keyboard --------------------------------------------
+  const reach = () => {
+    for (const box of document.querySelectorAll(".table-responsive, pre")) {
+      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
+    }
+  };
+  reach();
+  window.addEventListener("resize", reach);
+  document.addEventListener("htmx:after:swap", reach);
+
   // --- htmx ---------------------------------------------------------------------------------------------------------
   // An error that brings no place of its own (a fault, a page of the server in front) is never put into the page.
   document.addEventListener("htmx:after:request", (event) => {

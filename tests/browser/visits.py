@@ -8,7 +8,6 @@ from typing import Any
 from tests.browser.web import PASSWORD
 
 FIXED = ("/", "/password", "/nothing-here")
-LIMIT_PER_KIND = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +37,8 @@ def _links(page: Any, selector: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def discover(page: Any, origin: str) -> list[Visit]:
-    """Every place of the rail, the forms that its lists lead to, one object per state of each list, and their tabs."""
+def discover(page: Any, origin: str, *, per_kind: int = 12) -> list[Visit]:
+    """Every place of the rail, the forms that its lists lead to, some objects of each list, and the tabs of two."""
     page.goto(f"{origin}/")
     visits = [Visit(name=_name(path), path=path) for path in FIXED]
     seen = set(FIXED)
@@ -59,7 +58,7 @@ def discover(page: Any, origin: str) -> list[Visit]:
         for form in _links(page, ".page-top a.btn, .page-top a.dropdown-item"):
             add(form)
         kept = [path for path in _links(page, "#rows a.name, #rows td:first-child a") if path not in seen]
-        for number, path in enumerate(kept[:LIMIT_PER_KIND]):
+        for number, path in enumerate(kept[:per_kind]):
             add(path)
             page.goto(origin + path)
             for more in _links(page, ".page-top a.btn, .page-top a.dropdown-item") if number == 0 else ():

@@ -255,7 +255,7 @@ def form_control(field: Any, wrong: str = "") -> SafeString:
     base = {"select": "form-select", "checkbox": "form-check-input", "checks": "form-check-input"}.get(
         kind, "form-control"
     )
-    attrs = {
+    attrs: dict[str, Any] = {
         "class": f"{field.field.widget.attrs.get('class', '')} {base}{' is-invalid' if field.errors else ''}".strip()
     }
     described = [f"{field.auto_id}-error"] if field.errors else []
@@ -266,7 +266,7 @@ def form_control(field: Any, wrong: str = "") -> SafeString:
     if field.errors:
         attrs["aria-invalid"] = "true"
     if wrong and wrong == field.name:
-        attrs["autofocus"] = "autofocus"
+        attrs["autofocus"] = True
     return SafeString(conditional_escape(field.as_widget(attrs=attrs)))
 
 
