@@ -183,8 +183,10 @@ class Bench:
         import psycopg
 
         environ = self.ours(f"postgresql://mlportal@/ours_{FLOWS}?host={self.folder}&port=5432")
-        mark = self.folder / "crash"
-        crashing = {**environ, "MLPORTAL_CRASH_AT": "tick-inserted", "MLPORTAL_CRASH_FILE": str(mark)}
+        points = self.folder / "points"
+        points.mkdir()
+        (points / "tick-inserted.armed").touch()
+        crashing = {**environ, "MLPORTAL_CRASH_POINTS": str(points)}
         first, last = RACE_MINUTES.start, RACE_MINUTES.stop
         argv = [sys.executable, "-m", "tests.benchmarks.sides.racer", str(first), str(last)]
         # What lies between the compared minutes and the race is fired before, so that the race alone is counted.
@@ -201,7 +203,7 @@ class Bench:
             racer.stdin.write("\n")
             racer.stdin.flush()
         until = time.monotonic() + 30
-        while not mark.exists():
+        while not (points / "tick-inserted.reached").exists():
             if time.monotonic() > until:
                 raise RuntimeError("the crash point was not reached")
             time.sleep(0.01)
