@@ -201,12 +201,10 @@ class _Options(ServerOptions):  # type: ignore[misc]
     def kill(self, pid: int, signal_: int) -> None:
         child = self.pidhistory.get(abs(pid))
         inner = child.program.stop_pid() if child is not None else None
-        if inner is not None and signal_ != signal.SIGKILL:
-            os.kill(inner, signal_)
-            return
         if inner is not None:
             os.kill(inner, signal_)
-        os.kill(pid, signal_)
+        if inner is None or signal_ == signal.SIGKILL:
+            os.kill(pid, signal_)
 
     def may_start(self, child: _Child) -> bool:
         needed = (self.children.get(name) for name in child.config.supervised.needs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from mlportal import env, preflight, say, secretfile, stack, supervise
 from mlportal.embedded import postgres
@@ -45,6 +46,8 @@ def main() -> int:
         return _refuse(str(error), os.EX_UNAVAILABLE)
     except preflight.Refused as error:
         return _refuse(str(error), error.code)
+    except KeyboardInterrupt:  # before the supervisor, which catches the signal itself
+        return _refuse("interrupted", 128 + signal.SIGINT)
     if failure:
         return _refuse(failure, os.EX_SOFTWARE)
     say.event(say.STOPPED, "portal", "stopped; nothing is left running")

@@ -127,8 +127,9 @@ def program(*, data: Path, run: Path, fsync: bool = True) -> Program:
     pid_file = data / "postmaster.pid"
 
     def server_pid() -> int | None:
-        # The wrapper passes no signal on.
-        return _pid_in(pid_file)
+        # The wrapper passes no signal on. A stale file may name any process.
+        pid = _pid_in(pid_file)
+        return pid if pid is not None and _executable(pid) == "postgres" else None
 
     def ready() -> bool:
         try:
@@ -141,7 +142,7 @@ def program(*, data: Path, run: Path, fsync: bool = True) -> Program:
         # one that got the number after a restart of the machine. All other stale files it judges and removes itself.
         for lock in (pid_file, socket.with_name(f"{socket.name}.lock")):
             pid = _pid_in(lock)
-            if pid is not None and not _is_postgres(pid):
+            if pid is not None and _executable(pid) not in {"postgres", None}:
                 lock.unlink(missing_ok=True)
 
     def remove_sockets() -> None:
@@ -168,11 +169,11 @@ def _pid_in(file: Path) -> int | None:
         return None
 
 
-def _is_postgres(pid: int) -> bool:
-    """Whether the process runs a PostgreSQL server, or has just gone (the server then checks for its children)."""
+def _executable(pid: int) -> str | None:
+    """The name of the file that a process executes; "" when that is hidden, None when there is no such process."""
     try:
-        return Path(f"/proc/{pid}/exe").readlink().name == "postgres"
+        return Path(f"/proc/{pid}/exe").readlink().name
     except FileNotFoundError:
-        return True
+        return None
     except OSError:
-        return False
+        return ""
