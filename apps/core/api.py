@@ -14,9 +14,11 @@ from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import exceptions, serializers, status
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
 from apps.core import listing
@@ -31,11 +33,18 @@ READS = frozenset({"list", "retrieve"})
 IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
 
 
-def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
+def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler: everything expected becomes problem+json with a code and a next step."""
     problem = _as_portal_error(error)
     if problem is None:
-        return None  # unexpected: Django's handler logs it and answers 500
+        # A fault of ours. The log gets all of it, a program at the other end the same form as for every error.
+        log.error("%s failed", context["request"].path, exc_info=error)
+        problem = PortalError(
+            _("The portal made a mistake; it is in its log."),
+            code="internal",
+            status=500,
+            next=_("Try again; if it stays, tell an administrator when it happened and what you sent."),
+        )
     response = Response(problem.as_problem(), status=problem.status, content_type=PROBLEM_JSON)
     if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
         response["WWW-Authenticate"] = 'Bearer realm="mlportal"'
@@ -217,6 +226,21 @@ class PortalViewSet(ViewSet):
     def retrieve(self, request: Request, pk: str) -> Response:
         """One item by id."""
         return self.answer(self.find(pk))
+
+
+class Missing(APIView):
+    """Every address below ``/api/`` that is none: told as the API tells everything."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    schema = None
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """The same for each method."""
+        self.args, self.kwargs, self.headers = args, kwargs, {}
+        self.request = self.initialize_request(request, *args, **kwargs)
+        answer = problem_handler(NotFound(), {"request": self.request})
+        return self.finalize_response(self.request, answer)
 
 
 def page_of(item: type[serializers.Serializer[Any]]) -> type[serializers.Serializer[Any]]:

@@ -28,11 +28,11 @@ from apps.storage.models import Volume, VolumeKind
 from apps.tenants import tokens
 from tests.tenants import make
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 #: Routes that anybody may use: signing in, health, words. Everything else needs a person.
 OPEN = {"core:sign-in", "core:livez", "core:readyz", "api:openapi", "set_language", "javascript-catalog"}
-OPEN |= {"core:language", "core:theme"}
+OPEN |= {"core:language", "core:theme", "api-missing"}
 CONVERTER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>|\(\?P<(?P<group>\w+)>[^)]*\)")
 
 
