@@ -97,6 +97,9 @@ class Team(Record):
     def audit_scope(self) -> dict[str, Any]:
         return {"team_id": self.pk}
 
+    def live_scope(self) -> str:
+        return self.pk.hex
+
     def get_absolute_url(self) -> str:
         return reverse("tenants:team", args=[self.pk])
 

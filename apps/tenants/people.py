@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.clusters.services import require_admin
-from apps.core import audit
+from apps.core import audit, live
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.names import MAX_LENGTH
@@ -201,3 +201,4 @@ def _keep_one_admin(user: User) -> None:
 
 def _audit(actor: Actor, verb: str, user: User, detail: dict[str, Any] | None = None) -> None:
     audit.record(actor=actor, verb=verb, obj=user, detail=detail)  # type: ignore[arg-type] # has what it asks for
+    live.announce(user)  # type: ignore[arg-type]

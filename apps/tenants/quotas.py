@@ -123,7 +123,10 @@ def update(*, actor: Actor, queue: Queue, **changes: Any) -> Queue:
         if after == before:
             return queue
         Queue.objects.as_system().filter(pk=row.pk).update(
-            **_columns(after), generation=row.generation + 1, updated_at=timezone.now(), due_at=timezone.now()
+            **_columns(after),
+            generation=row.generation + 1,
+            updated_at=timezone.now(),
+            **reconciling.look_now(row),
         )
         old, new = _shown(before), _shown(after)
         changed = {name: [old[name], new[name]] for name in new if old[name] != new[name]}
@@ -150,7 +153,7 @@ def delete(*, actor: Actor, queue: Queue) -> None:
                 code="queue_not_empty",
                 next=_("Delete these first, then the queue."),
             )
-        transition(row, QueueState.DELETING, actor=actor, verb="queue.delete", values={"due_at": timezone.now()})
+        transition(row, QueueState.DELETING, actor=actor, verb="queue.delete", values=reconciling.look_now(row))
         reconciling.hint("queue", row.pk)
     queue.refresh_from_db()
 

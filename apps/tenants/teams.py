@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from apps.clusters.services import require_admin
-from apps.core import audit, names
+from apps.core import audit, live, names
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.tenants.models import Membership, Queue, Role, Team, User
@@ -49,6 +49,7 @@ def create(
         with transaction.atomic():
             team: Team = Team.objects.create(pk=pk, name=name, description=description[:300])
             audit.record(actor=actor, verb="team.create", obj=team)
+            live.announce(team)
     except IntegrityError as error:
         raise _taken(name) from error
     return team
@@ -135,6 +136,7 @@ def remove_member(*, actor: Actor, team: Team, user: User) -> None:
         gone, _by_model = Membership.objects.as_system().filter(team=team, user=user).delete()
         if gone:
             audit.record(actor=actor, verb="team.member.remove", obj=team, detail={"user": user.username})
+            live.announce(team)
 
 
 def is_team_admin(actor: Actor, team: Team) -> bool:
@@ -185,6 +187,7 @@ def _put(actor: Actor, team: Team, user: User, role: str) -> int:
     if not made:
         memberships.filter(pk=row.pk).update(role=role)
     audit.record(actor=actor, verb="team.member.add" if made else "team.member.role", obj=team, detail=detail)
+    live.announce(team)
     return 1
 
 

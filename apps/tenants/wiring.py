@@ -8,13 +8,14 @@ from apps.clusters import services
 from apps.core import live, reasons, reconciling
 from apps.core.actors import Actor
 from apps.tenants import reconcile, wording
-from apps.tenants.models import Queue
+from apps.tenants.models import Queue, Team
 from apps.tenants.states import QueueState
 
 
 def _groups(actor: Actor) -> set[str]:
-    """An actor hears of the queues that it may see."""
-    return {live.group(pk.hex) for pk in Queue.objects.for_actor(actor).values_list("pk", flat=True)}
+    """An actor hears of the queues and teams that it may see."""
+    rows = Queue.objects.for_actor(actor).values_list("pk").union(Team.objects.for_actor(actor).values_list("pk"))
+    return {live.group(pk.hex) for (pk,) in rows}
 
 
 def _on_cluster(cluster_pk: UUID) -> list[str]:
