@@ -29,6 +29,8 @@ class Timing:
     """A container that ran this long starts without back-off again."""
     config_retry_s: float = 5.0
     mount_retry_s: float = 0.5
+    shutdown_grace_s: float = 10.0
+    """A pod gets no more when localkube stops, whatever its own grace period: a person waits for Ctrl-C."""
     orphan_after_s: float = 60.0
     """How long a pod outlives a localkube that was killed."""
 

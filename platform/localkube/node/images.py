@@ -131,7 +131,8 @@ class Images:
 
     def present(self, reference: str) -> bool:
         """Whether a container can start from it at once."""
-        return (self._cache / _content_hash(self.source(reference)) / "ready").exists()
+        found = self._sources.get(normalize(reference))
+        return found is not None and (self._cache / _content_hash(found) / "ready").exists()
 
     async def pull(self, reference: str, progress: Progress) -> Image:
         """The image, built first when the cache lacks it. Raises ImageError."""

@@ -91,13 +91,14 @@ class Kubelet:
             self._on_pod("ADDED", pod)
 
     async def stop(self) -> None:
-        """End all pods, each within its own grace period, then everything else. Tasks that never restart fail."""
+        """End all pods, each within its grace period, then everything else. Pods that never restart fail."""
         if self._ingresses:
             await self._ingresses.stop()
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         for worker in self._workers.values():
-            worker.ending.ask("shutdown", float(worker.pod["spec"].get("terminationGracePeriodSeconds", 30)))
+            grace = float(worker.pod["spec"].get("terminationGracePeriodSeconds", 30))
+            worker.ending.ask("shutdown", min(grace, self._timing.shutdown_grace_s))
         await asyncio.gather(*(worker.task for worker in self._workers.values()), return_exceptions=True)
         await asyncio.gather(*self._refreshing, return_exceptions=True)
         if self._services:

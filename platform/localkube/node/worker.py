@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from localkube.node.agents import Agent, AgentError
 from localkube.node.context import HOST_ADDRESS, Context, container_id
@@ -303,8 +303,7 @@ class Worker:
                     text = f"Container {quoted} already present on machine"
                 else:
                     if self.spec_of(container.name).get("imagePullPolicy") == "Never":
-                        text = f"Container {quoted} is not present with pull policy of Never"
-                        raise ImageError(text)
+                        await self._never_pull(container)
                     self.event("Pulling", f"Pulling {quoted}", container=container.name)
                     image = await images.pull(container.image, lambda text: self._progress(container, text))
                     took = f"{time.monotonic() - begun:.3f}s"
@@ -328,6 +327,15 @@ class Worker:
                 self.publish()
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, timing.longest_backoff_s)
+
+    async def _never_pull(self, container: ContainerState) -> NoReturn:
+        """The manifest forbids to build what is not there; only a deletion ends this."""
+        text = f'Container image "{container.image}" is not present with pull policy of Never'
+        self.event("ErrImageNeverPull", text, warning=True, container=container.name)
+        container.wait("ErrImageNeverPull", text)
+        self.publish()
+        await self.ending.event.wait()
+        raise asyncio.CancelledError
 
     def _progress(self, container: ContainerState, text: str) -> None:
         self.event("Pulling", f'Pulling image "{container.image}": {text}', container=container.name)

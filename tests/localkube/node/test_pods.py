@@ -151,7 +151,15 @@ async def test_an_unknown_image_backs_off_with_the_registrys_words(node: Node) -
     assert "docker.io/library/nosuch:1: not found" in main_state(waiting)["waiting"]["message"]
     assert waiting["status"]["phase"] == "Pending"
     reasons = [reason for reason, _ in node.events(pod)]
-    assert {"Pulling", "Failed", "BackOff"} >= set(reasons) - {"Failed"}
+    assert set(reasons) == {"Pulling", "Failed", "BackOff"}
+    node.store.delete("pods", "default", pod["metadata"]["name"])
+    await node.until(pod, lambda p: p is None)
+
+
+async def test_a_policy_of_never_builds_no_image(node: Node) -> None:
+    pod = node.create(image="nosuch:1", imagePullPolicy="Never")
+    stuck = await node.until(pod, lambda p: main_state(p).get("waiting", {}).get("reason") == "ErrImageNeverPull")
+    assert main_state(stuck)["waiting"]["message"].endswith("is not present with pull policy of Never")
     node.store.delete("pods", "default", pod["metadata"]["name"])
     await node.until(pod, lambda p: p is None)
 
