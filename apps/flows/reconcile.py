@@ -221,7 +221,8 @@ class Round:
             )
             self.begin_stop(StopCause.START_TIMEOUT, reason, charge=ending.charge)
             return self.stop(seen)
-        note_waiting(attempt, self.claim, self.why(seen, events=events, claims=claims))
+        why = self.why(seen, events=events, claims=claims) or Reason(code="pod_starting")
+        note_waiting(attempt, self.claim, why)
         return min(attempt.start_deadline_at or self.after(STARTING_S), self.after(STARTING_S))
 
     def context_of(self, seen: AttemptObservation) -> tuple[tuple[EventNote, ...], tuple[ClaimObservation, ...]]:

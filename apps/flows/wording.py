@@ -17,6 +17,11 @@ WORDINGS: Mapping[str, Wording] = {
         next=_("It starts as soon as something else in the queue ends. Stop what is not needed."),
         tone="waiting",
     ),
+    "pod_starting": Wording(
+        sentence=_("Its pod is being started."),
+        next=_("The first use of an image takes longer: it is brought to the node."),
+        tone="waiting",
+    ),
     "run_retries": Wording(
         sentence=_("Attempt {number} failed; attempt {next} starts at {at}."),
         next=_("The log of attempt {number} says why."),

@@ -6,8 +6,11 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from django import template
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from apps.flows.states import RUN_STATES
 
 register = template.Library()
 
@@ -17,3 +20,16 @@ def at_in(moment: datetime, zone: str) -> SafeString:
     """An instant as a clock in that time zone shows it."""
     local = moment.astimezone(ZoneInfo(zone))
     return format_html('<time datetime="{}">{}</time>', moment.isoformat(), local.strftime("%Y-%m-%d %H:%M %Z"))
+
+
+@register.filter
+def run_word(state: str) -> str:
+    """The word of a run's state in the active language."""
+    return str(RUN_STATES.labels[state])
+
+
+@register.filter
+def minute(text: str) -> str:
+    """An instant out of JSON, to the minute."""
+    moment = parse_datetime(text)
+    return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
