@@ -39,6 +39,7 @@ os.environ["PORTAL_HOME"] = str(_run / "home")
 os.environ["DATABASE_URL"] = f"postgresql://mlportal@/postgres?host={_run}&port=5432"
 os.environ["REDIS_URL"] = "memory://"
 os.environ["DJANGO_SETTINGS_MODULE"] = "mlportal.settings"
+(_run / "home" / "static").mkdir(parents=True, exist_ok=True)
 django.setup()  # before the conftests of folders, which import models
 
 
