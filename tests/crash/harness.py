@@ -1,0 +1,151 @@
+"""Kill one process of a running portal at a point that it says it has reached, and look at what became of it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from mlportal.paths import Home
+from tests.crash.observer import Observer
+from tests.journeys.portal import Answer, Portal, wait_until
+from tests.journeys.sinks import MailSink, WebhookSink
+
+#: Generous, because other tests share the machine; a case that converges takes seconds.
+PATIENCE_S = 90.0
+Made = dict[str, Any]
+
+
+@dataclass
+class Stage:
+    """The portal of these tests, what watches it, and the ways to hurt it."""
+
+    portal: Portal
+    points: Path
+    mail: MailSink
+    webhook: WebhookSink
+    calls: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
+    observer: Observer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.home = Home(root=self.portal.home)
+        self.observer = Observer(self.home.localkube / "kubeconfig")
+
+    # -- hurting -----------------------------------------------------------------------------------------------
+
+    def pid(self, program: str) -> int | None:
+        """The process that the supervisor has noted for a program."""
+        for entry in json.loads(self.home.processes_file.read_text()):
+            if entry["name"] == program:
+                found: int = entry["pid"]
+                return found
+        return None
+
+    @contextmanager
+    def killed_at(self, point: str, program: str) -> Iterator[None]:
+        """What the block sets off must take ``program`` to ``point``; there it is killed, and the supervisor helps."""
+        before = self.pid(program)
+        assert before is not None
+        armed, reached = self.points / f"{point}.armed", self.points / f"{point}.reached"
+        armed.touch()
+        try:
+            yield
+            wait_until(f"{program} at the point {point}", reached.exists, seconds=PATIENCE_S, every=0.05)
+        finally:
+            armed.unlink(missing_ok=True)
+        assert int(reached.read_text()) == before, f"another process than {program} reached {point}"
+        reached.unlink()
+        self.kill(program)
+
+    def kill(self, program: str) -> None:
+        """SIGKILL, then wait until another process has taken its place and works."""
+        before = self.pid(program)
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+
+        def replaced() -> bool:
+            now = self.pid(program)
+            return now not in (None, before) and self._works(program)
+
+        wait_until(f"new {program} in the place of {before}", replaced, seconds=PATIENCE_S, every=0.05)
+
+    def wait_for_all(self) -> None:
+        """Until every program works: the portal calls itself ready as soon as it has a first page."""
+        programs = ("web", "worker", "control")
+        wait_until("complete portal", lambda: all(self._works(one) for one in programs), seconds=PATIENCE_S)
+
+    def _works(self, program: str) -> bool:
+        if program in ("worker", "control"):
+            return self.home.ready_file(program).exists()
+        try:
+            return self.portal.api("GET", "queues").status == 200
+        except OSError:
+            return False
+
+    # -- using -------------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str = "") -> Answer:
+        """As a client that does not give up: repeats the same request until it is answered well."""
+
+        def answered() -> Answer | None:
+            try:
+                answer = self.portal.api(method, path, body, key=key)
+            except OSError:
+                return None
+            assert answer.status < 400 or answer.status >= 500, (method, path, answer.status, answer.body)
+            return answer if answer.status < 400 else None
+
+        found: Answer = wait_until(f"answer to {method} {path}", answered, seconds=PATIENCE_S)
+        return found
+
+    def ask_later(self, method: str, path: str, body: Any = None, *, key: str = "") -> Future[Answer]:
+        """The same in another thread, for a request whose process is going to die."""
+        return self.calls.submit(self.ask, method, path, body, key=key)
+
+    def in_state(self, path: str, *states: str) -> Made:
+        """Wait until the object is in one of the states."""
+
+        def there() -> Made | None:
+            found: Made = self.ask("GET", path).json
+            return found if found["state"] in states else None
+
+        try:
+            found: Made = wait_until(f"{path} that is {'/'.join(states)}", there, seconds=PATIENCE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {self.ask('GET', path).json}") from error
+        return found
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Straight from the database, without the portal's own eyes."""
+        with psycopg.connect(host=str(self.home.run), user="mlportal", dbname="mlportal", autocommit=True) as link:
+            done = link.execute(statement, values)
+            return done.fetchall() if done.description else []
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def reserved(self) -> set[str]:
+        """The ids that hold room in the ledger, homes left out."""
+        rows = self.sql(
+            "SELECT object_id FROM tenants_reservation WHERE released_at IS NULL AND kind IN ('instance', 'attempt')"
+        )
+        return {str(pk) for (pk,) in rows}
+
+    def everything_is_gone(self) -> None:
+        """No object in the cluster, no room held in the ledger or by the cluster's own count."""
+
+        def left() -> list[str]:
+            objects = [f"{raw['kind']} {raw['metadata']['name']}" for raw in self.observer.objects()]
+            return [*objects, *sorted(self.reserved()), *self.observer.quota_used()]
+
+        try:
+            wait_until("portal that holds nothing", lambda: not left(), seconds=PATIENCE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {left()}") from error

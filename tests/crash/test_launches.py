@@ -1,0 +1,67 @@
+"""SIGKILL at every point of an instance's life: it starts, stops and goes all the same, with one pod per launch."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.crash.harness import PATIENCE_S, Stage
+from tests.journeys.portal import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]
+
+#: (point of the start, of the stop, of the deletion), each with the process that is killed there.
+LIVES = [
+    (("instance-committed", "web"), ("instance-stop-committed", "web"), ("instance-delete-stateful-set", "worker")),
+    (("instance-claimed", "worker"), ("instance-delete-route", "worker"), ("instance-delete-service", "worker")),
+    (("instance-apply-key", "worker"), ("instance-spoil-key", "worker"), ("instance-delete-key", "worker")),
+    (("instance-apply-stateful-set", "worker"), ("instance-scale-to-zero", "worker"), ("instance-deleted", "worker")),
+    (("instance-apply-route", "worker"), ("instance-stopped", "worker"), ("instance-claimed", "worker")),
+    (("watch-instance-up", "control"), ("instance-claimed", "worker"), ("instance-delete-route", "worker")),
+]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "delete"), LIVES, ids=["+".join(point for point, _program in life) for life in LIVES]
+)
+def test_an_instance_survives_three_deaths_of_its_keepers(
+    stage: Stage, start: tuple[str, str], stop: tuple[str, str], delete: tuple[str, str]
+) -> None:
+    name = f"life-{start[0]}"
+    wanted = {"name": name, "image": "jupyter", "size": "small", "queue": "default"}
+    with stage.killed_at(*start):
+        asked = stage.ask_later("POST", "instances", wanted, key=name)
+    made = asked.result().json
+    path, host = f"instances/{made['id']}", urlsplit(made["url"]).hostname or ""
+
+    stage.in_state(path, "running")
+    assert stage.observer.pods_made(made["id"]) == [1], "one launch, one pod"
+    assert stage.reserved() == {made["id"]}
+    key = stage.ask("GET", f"{path}/key").json["key"]
+    wait_until(
+        "JupyterLab that answers to its key",
+        lambda: stage.portal.at_instance(host, "/api/status", key=key).status == 200,
+        seconds=30,
+    )
+    assert len([row for row in stage.ask("GET", "instances").json["items"] if row["name"] == name]) == 1
+
+    with stage.killed_at(*stop):
+        asked = stage.ask_later("POST", f"{path}/stop")
+    asked.result()
+    stage.in_state(path, "stopped")
+    assert stage.portal.at_instance(host, "/api/status", key=key).status in (404, 502, 503)
+    assert not stage.reserved()
+    assert [raw["kind"] for raw in stage.observer.objects() if raw["kind"] in ("Pod", "Ingress")] == []
+
+    with stage.killed_at(*delete):
+        asked = stage.ask_later("DELETE", path)
+    asked.result()
+    stage.everything_is_gone()
+    state = "SELECT state, at_rest, claimed_until FROM instances_instance WHERE id = %s::uuid"
+    wait_until(
+        "row that says so",
+        lambda: stage.sql(state, made["id"]) == [("deleted", True, None)],
+        seconds=PATIENCE_S,
+    )
+    assert stage.observer.pods_made(made["id"]) == [1]
