@@ -46,7 +46,6 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
-    "django_htmx",
     "channels",
     "rest_framework",
     "drf_spectacular",
@@ -64,7 +63,6 @@ MIDDLEWARE = [
     "apps.core.middleware.actor_middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
 ]
 ROOT_URLCONF = "mlportal.urls"
 ASGI_APPLICATION = "mlportal.asgi.application"
