@@ -15,6 +15,7 @@ from localkube.node.agents import Agent, AgentError, AgentGone
 from localkube.node.context import Context
 from localkube.node.images import Image
 from localkube.node.limits import Group
+from localkube.node.logs import parse as parse_line
 from localkube.node.network import Egress, Network, nameservers
 from localkube.node.podstatus import ContainerState
 from localkube.node.sandbox import Bind, Sandbox, bwrap_options, identity_files, system_binds
@@ -258,13 +259,16 @@ class Launcher:
 
 
 def _log_tail(path: Path) -> str:
+    """The end of what a container printed: 80 lines and 2 KiB at most, the kubelet's numbers."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 8192))
-            lines = file.read().decode(errors="replace").splitlines()[-80:]
+            file.seek(max(0, path.stat().st_size - 16384))
+            stored = file.read().splitlines()[-80:]
     except OSError:
         return ""
-    return "\n".join(line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3)[-2048:]
+    pieces = [parse_line(line) for line in stored]
+    text = b"".join(piece + (b"\n" if whole else b"") for _, piece, whole in pieces)
+    return text[-2048:].decode(errors="replace")
 
 
 def _dump(sources: dict[str, Source]) -> dict[str, Any]:
