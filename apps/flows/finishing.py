@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.core import audit, crashpoints, live, reconciling
-from apps.core.claims import Claim
+from apps.core.claims import Claim, ClaimLost
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
 from apps.flows import limits, logs, pods
@@ -37,8 +37,9 @@ MOST_EVENTS = 50
 
 
 def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
-    """Write columns that no person sees, only while the claim holds."""
-    Attempt.objects.as_system().filter(pk=attempt.pk, claim_token=claim.token).update(**values)
+    """Write columns that no person sees. Raises ``ClaimLost``: a late worker must not go on to let the pod go."""
+    if not Attempt.objects.as_system().filter(pk=attempt.pk, claim_token=claim.token).update(**values):
+        raise ClaimLost(f"attempt {attempt.pk}")
     for name, value in values.items():
         setattr(attempt, name, value)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from apps.core.actors import Actor
@@ -312,3 +314,45 @@ def test_a_late_worker_is_fenced(kube: FakeKube, run: Run) -> None:
     kube.run(kube.only())
     with pytest.raises(ClaimLost):
         reconcile.run(attempt.pk, old)
+
+
+def test_a_worker_whose_lease_ran_out_neither_stores_an_end_nor_lets_the_pod_go(
+    kube: FakeKube, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = look(attempt_of(run))
+    kube.run(kube.only(), log=f"{stamp()} 42\n".encode())
+    kube.finish(kube.only())
+    real = kube.log_tail
+
+    def slow(*args: Any, **more: Any) -> bytes:
+        """While the log is read, another worker takes the row over."""
+        monkeypatch.setattr(kube, "log_tail", real)
+        rows = Attempt.objects.as_system().filter(pk=attempt.pk)
+        rows.update(claim_token=F("claim_token") + 1, claimed_until=timezone.now() + timedelta(minutes=1))
+        return real(*args, **more)
+
+    monkeypatch.setattr(kube, "log_tail", slow)
+    attempt = look(attempt)
+    assert (attempt.state, attempt.ending) == ("queued", None)
+    assert has_finalizer(kube.only())
+    Attempt.objects.as_system().filter(pk=attempt.pk).update(claimed_until=None)
+    assert look(attempt).state == "succeeded"
+
+
+def test_waiting_attempts_start_in_their_order(
+    kube: FakeKube, flow: Flow, actor: Actor, no_hints: list, django_capture_on_commit_callbacks: Any
+) -> None:
+    blocker = services.run_now(actor=actor, flow=flow).pk
+    hold = ledger.Amount(cpu_millis=4000, memory_bytes=1)
+    ledger.reserve(queue_id=flow.queue_id, kind="instance", object_id=blocker, amount=hold)
+    first, second, third = (attempt_of(services.run_now(actor=actor, flow=flow)) for _ in range(3))
+    for attempt in (third, first, second):
+        look(attempt)
+    no_hints.clear()
+    with django_capture_on_commit_callbacks(execute=True):
+        ledger.release(kind="instance", object_id=blocker)
+    assert no_hints == [("attempt", first.pk)]
+    with django_capture_on_commit_callbacks(execute=True):
+        look(first)
+    assert ("attempt", second.pk) in no_hints
+    assert ("attempt", third.pk) not in no_hints
