@@ -84,6 +84,26 @@ def last_runs(flow_ids: Iterable[UUID], *, limit: int = LAST_RUNS) -> dict[UUID,
     return found
 
 
+def alive_in(queue_id: UUID) -> QuerySet[Flow]:
+    """The flows of a queue that can still fire or run."""
+    return Flow.objects.as_system().filter(queue_id=queue_id).exclude(state=FlowState.DELETED).order_by("name")
+
+
+def mounting(volume_id: UUID) -> list[tuple[Flow, str, bool]]:
+    """The living flows whose present version mounts a volume, with path and read-only."""
+    wanted = str(volume_id)
+    rows = Flow.objects.as_system().filter(queue__volumes=volume_id).exclude(state=FlowState.DELETED)
+    found = []
+    for flow in rows.select_related("version").order_by("name"):
+        if flow.version is None:
+            continue
+        for node in flow.version.document["nodes"]:
+            ids = flow.version.resolved.get(node["name"], {}).get("volumes", ())
+            entries = zip(ids, node.get("volumes", ()), strict=True)
+            found += [(flow, entry["path"], bool(entry.get("read_only"))) for pk, entry in entries if pk == wanted]
+    return found
+
+
 def to_collect(cluster_id: UUID | None = None) -> list[UUID]:
     """Attempts whose program runs and whose log is not complete."""
     rows = Attempt.objects.as_system().filter(state=AttemptState.RUNNING, log_complete=False)
