@@ -16,6 +16,7 @@ from uuid import UUID
 from celery import current_app
 from celery.exceptions import CeleryError
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -85,15 +86,20 @@ def deliver_one(pk: UUID) -> None:
         _note_failure(message, repr(error), permanent=False)
     else:
         crashpoints.reach("alarm-sent")
-        messages.filter(pk=pk).update(delivered_at=timezone.now(), due_at=None, last_error="")
+        _own(message).update(delivered_at=timezone.now(), due_at=None, last_error="")
 
 
 def _note_failure(message: OutboxMessage, text: str, *, permanent: bool) -> None:
     given_up = permanent or message.attempts > len(RETRY_S)
     due = None if given_up else timezone.now() + timedelta(seconds=RETRY_S[message.attempts - 1])
     log.warning("delivery of %s failed (attempt %d): %s", message.key, message.attempts, text)
-    OutboxMessage.objects.as_system().filter(pk=message.pk).update(last_error=text[:2000], due_at=due)
+    _own(message).update(last_error=text[:2000], due_at=due)
     wake.notify(wake.DUE)
+
+
+def _own(message: OutboxMessage) -> QuerySet[OutboxMessage]:
+    """The row, unless another worker took it up meanwhile: a late failure must not send again what it delivered."""
+    return OutboxMessage.objects.as_system().filter(pk=message.pk, attempts=message.attempts, delivered_at__isnull=True)
 
 
 def sweep(*, limit: int = 200) -> datetime | None:

@@ -77,3 +77,23 @@ def test_a_worker_that_dies_while_delivering_leaves_the_message_due(db: None, mo
         outbox.deliver_one(_only().pk)
     row = _only()
     assert row.due_at is not None and row.due_at <= timezone.now() + outbox.LEASE
+
+
+def test_a_late_failure_does_not_send_again_what_another_worker_delivered(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    def hang_once(message: OutboxMessage) -> None:
+        """The first worker hangs for longer than its lease; the second one delivers meanwhile."""
+        if message.attempts == 1:
+            OutboxMessage.objects.as_system().update(due_at=timezone.now())
+            outbox.deliver_one(message.pk)
+            raise DeliveryFailed("timed out")
+        sent.append(message.attempts)
+
+    monkeypatch.setattr(outbox, "_handlers", {"t": hang_once})
+    outbox.put(topic="t", key="k", payload={})
+    outbox.deliver_one(_only().pk)
+    assert sent == [2]
+    assert _only().delivered_at is not None and _only().due_at is None
