@@ -54,6 +54,14 @@ def register(reconciler: Reconciler) -> None:
     _registry[reconciler.kind] = reconciler
 
 
+def look_now(row: Any) -> dict[str, Any]:
+    """Columns that a service writes with its change of a locked row: it is due, and its holder looks once more.
+
+    A hint may be lost, and a holder's release overwrites ``due_at``; the poke survives both.
+    """
+    return {"due_at": timezone.now(), "pokes": row.pokes + 1}
+
+
 def hint(kind: str, pk: UUID) -> None:
     """After commit, ask a worker to look at the row now. Losing the hint costs seconds, never work."""
     transaction.on_commit(lambda: send_hint(kind, pk))

@@ -222,14 +222,14 @@ def _cancel(run: Run, *, actor: Actor) -> None:
     if not transition(run, RunState.CANCELLING, actor=actor, reason=reason, expect=active, verb="run.cancel"):
         return
     alive = Attempt.objects.as_system().filter(run=run, state__in=(AttemptState.QUEUED, AttemptState.RUNNING))
-    for attempt in alive.select_related("queue", "run", "run__flow"):
+    for attempt in alive.select_related("queue", "run", "run__flow").select_for_update(of=("self",)):
         transition(
             attempt,
             AttemptState.CANCELLING,
             actor=actor,
             reason=reason,
             expect=(AttemptState.QUEUED, AttemptState.RUNNING),
-            values={"stop_cause": StopCause.CANCEL, "due_at": timezone.now()},
+            values={"stop_cause": StopCause.CANCEL, **reconciling.look_now(attempt)},
         )
         reconciling.hint("attempt", attempt.pk)
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
+from apps.core import reconciling
 from apps.core.actors import Actor
 from apps.core.claims import Claim
 from apps.core.transitions import transition
@@ -49,7 +50,6 @@ def begin(instance: Instance, *, actor: Actor, claim: Claim | None = None) -> No
             **first_values(),
             "generation": instance.generation + 1,
             "launch": instance.launch + 1,
-            "due_at": timezone.now(),
-            "pokes": instance.pokes + 1,
+            **reconciling.look_now(instance),
         },
     )

@@ -119,7 +119,7 @@ def stop(*, actor: Actor, instance: Instance) -> Instance:
         if row.state in LAUNCHED:
             _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop")
         elif row.state == S.STOPPING and row.wants_to_run:
-            transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **_look_now(row)})
+            transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **reconciling.look_now(row)})
             audit.record(actor=actor, verb="instance.stop", obj=row, detail={"while": S.STOPPING})
         else:
             return row
@@ -154,7 +154,7 @@ def delete(*, actor: Actor, instance: Instance) -> Instance:
                 "generation": row.generation + 1,
                 "key": "",
                 "start_deadline_at": None,
-                **_look_now(row),
+                **reconciling.look_now(row),
             },
         )
         reconciling.hint(KIND, row.pk)
@@ -247,11 +247,6 @@ def _locked(actor: Actor, instance: Instance) -> Instance:
     return row
 
 
-def _look_now(row: Instance) -> dict[str, Any]:
-    """Make the row due and poke whoever works at it: the hint may be lost, these are not."""
-    return {"due_at": timezone.now(), "pokes": row.pokes + 1}
-
-
 def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) -> None:
     transition(
         row,
@@ -264,14 +259,14 @@ def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) ->
             "key": "",
             "ready_at": None,
             "start_deadline_at": None,
-            **_look_now(row),
+            **reconciling.look_now(row),
         },
     )
     transaction.on_commit(lambda: crashpoints.reach("instance-stop-committed"))
 
 
 def _again_after_stop(row: Instance, actor: Actor, *, verb: str) -> None:
-    transition(row, S.STOPPING, actor=actor, values={"desired": Desired.RUNNING, **_look_now(row)})
+    transition(row, S.STOPPING, actor=actor, values={"desired": Desired.RUNNING, **reconciling.look_now(row)})
     audit.record(actor=actor, verb=verb, obj=row, detail={"while": S.STOPPING})
 
 

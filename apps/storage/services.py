@@ -120,7 +120,10 @@ def expand(*, actor: Actor, volume: Volume, size_bytes: int) -> Volume:
         amount = Amount(storage_bytes=size_bytes)
         ledger.reserve(queue_id=row.queue_id, kind=KIND, object_id=row.pk, amount=amount)
         Volume.objects.as_system().filter(pk=row.pk).update(
-            size_bytes=size_bytes, generation=row.generation + 1, updated_at=timezone.now(), due_at=timezone.now()
+            size_bytes=size_bytes,
+            generation=row.generation + 1,
+            updated_at=timezone.now(),
+            **reconciling.look_now(row),
         )
         audit.record(actor=actor, verb="volume.expand", obj=row, detail={"size_bytes": [row.size_bytes, size_bytes]})
         live.announce(row)
@@ -144,7 +147,7 @@ def delete(*, actor: Actor, volume: Volume) -> None:
                 code="volume_in_use",
                 next=_("Delete these first, or take the volume out of them."),
             )
-        transition(row, VolumeState.DELETING, actor=actor, verb="volume.delete", values={"due_at": timezone.now()})
+        transition(row, VolumeState.DELETING, actor=actor, verb="volume.delete", values=reconciling.look_now(row))
         reconciling.hint(KIND, row.pk)
     volume.refresh_from_db()
 

@@ -140,6 +140,24 @@ def test_deleting_gives_the_storage_back_only_when_the_claim_is_gone(queue, owne
     assert new(queue, owner).pk != volume.pk
 
 
+def test_a_deletion_during_a_round_is_due_even_when_its_hint_is_lost(queue, owner, fake_cluster, monkeypatch) -> None:
+    volume = new(queue, owner)
+    reconcile_now(volume)
+    bind(fake_cluster)
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
+    real = fake_cluster.get
+
+    def get(*args: object) -> object:
+        monkeypatch.setattr(fake_cluster, "get", real)
+        services.delete(actor=make.actor(owner), volume=volume)
+        return real(*args)
+
+    monkeypatch.setattr(fake_cluster, "get", get)
+    reconcile_now(volume)
+    assert volume.state == VolumeState.DELETING
+    assert volume.due_at is not None
+
+
 def test_a_mounted_volume_is_not_deleted_and_the_answer_says_by_whom(queue, owner, monkeypatch) -> None:
     volume = new(queue, owner)
     monkeypatch.setattr(uses, "_finders", [lambda pk: [Use(label="instance nb")] if pk == volume.pk else []])
