@@ -7,6 +7,7 @@ StatefulSet and route (three); a stop is route, key and replicas 0 (three, the r
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.clusters import access
-from apps.core import actors, crashpoints
+from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
 from apps.instances import launching, looking, selectors
@@ -38,6 +39,8 @@ from kubekit.specs import InstanceSpec
 RECONCILER = actors.system("reconciler")
 #: After the writes of a start the watch reports; this is when the sweep looks if it does not.
 AFTER_WRITES_S = 3.0
+#: A claim older than this is lengthened before the next write.
+FRESH = claims.LEASE / 4
 
 
 class Step(StrEnum):
@@ -92,7 +95,7 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     crashpoints.reach("instance-claimed")
     cluster = access.connect(instance.queue.cluster)
     steps = plan(instance)
-    written = write(instance, cluster, steps) if steps else Written()
+    written = write(instance, cluster, steps, claim) if steps else Written()
     if written.error is None and steps and instance.state in LAUNCHED:
         return _note_written(instance, written, claim)
     seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
@@ -108,12 +111,20 @@ def _is_done(instance: Instance) -> bool:
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...]) -> Written:
-    """Carry out the steps. The first refusal ends them and comes back as a value."""
+def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...], claim: Claim) -> Written:
+    """Carry out the steps. The first refusal ends them and comes back as a value.
+
+    A slow cluster can use up the lease between two writes. Each write therefore begins within a fresh lease, or not at
+    all (``ClaimLost``): a start that comes late would bring back an instance that was stopped meanwhile.
+    """
     uid: str | None = None
+    fresh_until = time.monotonic() + FRESH.total_seconds()
     try:
         spec = spec_of(instance)
         for step in steps:
+            if time.monotonic() > fresh_until:
+                claims.extend(Instance, claim)
+                fresh_until = time.monotonic() + FRESH.total_seconds()
             made = _WRITERS[step](instance, spec, cluster)
             crashpoints.reach(f"instance-{step.replace(' ', '-')}")
             if step is Step.APPLY_STATEFUL_SET:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from django.db import connection
 
 from apps.core.errors import OverQuota, PortalError
 from apps.core.models import AuditEntry
-from apps.instances import services
+from apps.instances import reconcile, services
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from apps.tenants import ledger
@@ -99,3 +100,26 @@ def test_a_stop_during_a_reconcile_is_not_lost(world: World, monkeypatch: pytest
     assert instance.due_at is not None
     world.reconcile(instance)
     assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
+
+
+def test_a_start_that_comes_late_writes_nothing_for_an_instance_that_was_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write hangs for longer than the lease; another worker stops the instance to its end meanwhile."""
+    instance = world.create()
+    monkeypatch.setattr(reconcile, "FRESH", timedelta(0))
+    real = world.cluster.apply
+
+    def apply(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(world.cluster, "apply", real)
+        made = real(*args, **more)
+        Instance.objects.as_system().update(claimed_until=None)
+        services.stop(actor=world.actor, instance=instance)
+        world.reconcile(instance)
+        return made
+
+    monkeypatch.setattr(world.cluster, "apply", apply)
+    world.reconcile(instance)
+    assert instance.state == S.STOPPED
+    assert ("apply", "StatefulSet") not in world.cluster.calls
+    assert ("apply", "Ingress") not in world.cluster.calls
