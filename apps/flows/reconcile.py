@@ -26,7 +26,7 @@ from apps.flows.endings import Ending, from_end, stopped
 from apps.flows.finishing import complete
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState, Charge, StopCause
-from apps.flows.waiting import RECONCILER, note_running, note_waiting
+from apps.flows.waiting import RECONCILER, note_running, note_waiting, wake_next
 from apps.tenants import amounts
 from kubekit.build.task import task_pod
 from kubekit.client import Cluster as KubeCluster
@@ -102,6 +102,7 @@ class Round:
             _node, resolved, spec = pods.current(attempt)
         except (SpecError, Conflict) as error:
             return self.refuse(error)
+        waited = attempt.reason_code == "attempt_waits_for_quota"
         try:
             ours = finishing.admit(attempt, self.claim, amount=resolved.amount, pod_name=spec.object_name)
         except OverQuota as error:
@@ -111,6 +112,8 @@ class Round:
             return self.refuse(error)
         if not ours:
             return self.now
+        if waited:
+            wake_next(attempt.queue_id)
         crashpoints.reach("attempt-admitted")
         return self.create(spec)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 
-from apps.core import actors
+from apps.core import actors, reconciling
 from apps.core.claims import Claim
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
+from apps.flows import selectors
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState, RunState
 
+KIND = "attempt"
 RECONCILER = actors.system("reconciler")
 _OPEN = {AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.CANCELLING}
 
@@ -26,6 +29,14 @@ def note_waiting(attempt: Attempt, claim: Claim, reason: Reason | None) -> None:
         shown = {RunState.QUEUED} if attempt.state == AttemptState.QUEUED else {RunState.RUNNING}
         transition(run, attempt_to_run(attempt), actor=RECONCILER, reason=reason, expect=shown)
         transition(attempt, attempt.state, actor=RECONCILER, reason=reason, claim=claim, expect={attempt.state})
+
+
+def wake_next(queue_id: UUID) -> None:
+    """Room came, or may be left: the attempt that waits longest looks first. Once admitted it wakes the next one, so
+    they start in their order; smaller ones behind one that does not fit find their room by themselves.
+    """
+    for pk in selectors.waiting_in_queue(queue_id, limit=1):
+        reconciling.send_hint(KIND, pk)
 
 
 def attempt_to_run(attempt: Attempt) -> RunState:

@@ -10,7 +10,7 @@ from uuid import UUID
 from apps.clusters import access
 from apps.clusters.models import Cluster
 from apps.core import crashpoints, live, reconciling
-from apps.flows import finishing, pods, selectors
+from apps.flows import finishing, pods
 from apps.flows.collector import collector
 from apps.flows.models import Attempt, Flow, Run
 from apps.flows.states import ATTEMPT_STATES, AttemptState
@@ -49,12 +49,6 @@ def pods_listed(cluster_id: UUID, raws: list[dict[str, Any]]) -> None:
         return
     for pk in set(going) - alive_ids(going):
         _let_orphan_go(cluster_id, pk, going[pk])
-
-
-def queue_freed(queue_id: UUID) -> None:
-    """Room came back: the attempts that wait longest look first."""
-    for pk in selectors.waiting_in_queue(queue_id):
-        reconciling.send_hint(pods.KIND, pk)
 
 
 def run_moved(run: Run, _before: str, _after: str) -> None:
