@@ -20,6 +20,12 @@ WORDINGS = {
         sentence=_("The cluster's certificate is not the one that its CA vouches for, so nothing was sent."),
         next=_("If the cluster was set up anew, register its new kubeconfig; otherwise find out who answers there."),
     ),
+    "cluster_credentials": Wording(
+        sentence=_(
+            "The cluster's credentials cannot be decrypted: the portal's secret file does not fit its database."
+        ),
+        next=_("Put the right secret file back (PORTAL_SECRET_FILE), or give new credentials on the cluster's page."),
+    ),
     "cluster_forbidden": Wording(
         sentence=_("The cluster knows the portal's account but does not let it look."),
         next=_("The check page lists the missing permissions and the command that grants them."),
@@ -77,6 +83,14 @@ def note_failure(cluster_pk: UUID, error: KubeError) -> None:
     cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
     if cluster is not None:
         transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=reason_for(error))
+
+
+def note_unreadable(cluster_pk: UUID, why: str) -> None:
+    """The credentials cannot be decrypted: the secret file is not the one that this database was written with."""
+    reason = Reason(code="cluster_credentials", evidence=(why,))
+    cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
+    if cluster is not None:
+        transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=reason)
 
 
 _ALIVE = frozenset(ClusterState) - {ClusterState.REMOVED}

@@ -17,7 +17,7 @@ from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
-from apps.core.secret import Secret
+from apps.core.secret import Secret, Undecryptable
 from apps.core.transitions import transition
 from kubekit.credentials import Credentials, parse_kubeconfig
 from kubekit.errors import CredentialError
@@ -105,7 +105,7 @@ def replace_credentials(
     credentials = read_kubeconfig(kubeconfig, context=context, trusted=trusted)
     with transaction.atomic():
         row = _locked(cluster)
-        if access.unpack(row.credentials.reveal()) == credentials:
+        if _holds(row, credentials):
             return
         row.credentials, row.server = access.pack(credentials), credentials.server
         row.save(update_fields=["credentials", "server", "updated_at"])
@@ -214,6 +214,14 @@ def require_admin(actor: Actor) -> None:
     """Raise `Forbidden` unless the actor is a platform administrator."""
     if not actor.is_admin:
         raise Forbidden(ONLY_ADMINS, code="admin_only", next=_("Ask an administrator of the portal."))
+
+
+def _holds(cluster: Cluster, credentials: Credentials) -> bool:
+    """Whether these are the stored credentials; what cannot be decrypted any more is replaced."""
+    try:
+        return access.unpack(cluster.credentials.reveal()) == credentials
+    except Undecryptable:
+        return False
 
 
 def _locked(cluster: Cluster) -> Cluster:

@@ -25,6 +25,7 @@ from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import wake
+from apps.core.secret import Undecryptable
 from kubekit import names
 from kubekit.credentials import Credentials
 from kubekit.errors import KubeError
@@ -64,9 +65,15 @@ async def run(stop: asyncio.Event) -> None:
 def _clusters() -> dict[UUID, tuple[str, Credentials]]:
     close_old_connections()
     install_id()
-    rows = Cluster.objects.as_system().exclude(state=ClusterState.REMOVED)
-    found = {row.pk: access.credentials_of(row) for row in rows}
-    return {pk: (hashlib.sha256(access.pack(one).encode()).hexdigest(), one) for pk, one in found.items()}
+    found: dict[UUID, tuple[str, Credentials]] = {}
+    for row in Cluster.objects.as_system().exclude(state=ClusterState.REMOVED):
+        try:
+            credentials = access.credentials_of(row)
+        except Undecryptable as error:
+            contact.note_unreadable(row.pk, str(error))
+            continue
+        found[row.pk] = (hashlib.sha256(access.pack(credentials).encode()).hexdigest(), credentials)
+    return found
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -17,16 +17,27 @@ MASK = "•••"
 
 
 class Secret:
-    """Text that does not show itself."""
+    """Text that does not show itself. One that comes from a row is decrypted when it is revealed, not before: a list
+    of rows costs no decryption, and a key that does not fit fails where the secret is needed and nowhere else."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("_stored", "_text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str | None, *, stored: str = "") -> None:
         self._text = text
+        self._stored = stored
 
     def reveal(self) -> str:
-        """The text; every caller is a place where a secret leaves the portal."""
+        """The text; every caller is a place where a secret leaves the portal. Raises ``Undecryptable``."""
+        if self._text is None:
+            self._text = decrypt(self._stored)
         return self._text
+
+    @property
+    def stored(self) -> str:
+        """What the database holds, or is to hold."""
+        if not self._stored and self._text:
+            self._stored = encrypt(self._text)
+        return self._stored
 
     def __repr__(self) -> str:
         return MASK
@@ -34,13 +45,13 @@ class Secret:
     __str__ = __repr__
 
     def __bool__(self) -> bool:
-        return bool(self._text)
+        return bool(self._stored or self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
+        return isinstance(other, Secret) and other.reveal() == self.reveal()
 
     def __hash__(self) -> int:
-        return hash(self._text)
+        return hash(self.reveal())
 
 
 class Undecryptable(Exception):
@@ -71,7 +82,7 @@ class SecretField(models.TextField[Any, Any]):
     def from_db_value(self, value: str | None, *args: Any) -> Secret | None:
         if value is None:
             return None
-        return Secret(decrypt(value) if value else "")
+        return Secret(None, stored=value) if value else Secret("")
 
     def to_python(self, value: Any) -> Secret | None:
         if value is None or isinstance(value, Secret):
@@ -81,8 +92,7 @@ class SecretField(models.TextField[Any, Any]):
     def get_prep_value(self, value: Any) -> str | None:
         if value is None:
             return None
-        text = value.reveal() if isinstance(value, Secret) else str(value)
-        return encrypt(text) if text else ""
+        return (value if isinstance(value, Secret) else Secret(str(value))).stored
 
     def get_lookup(self, lookup_name: str) -> Any:
         if lookup_name != "isnull":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.fernet import Fernet
 from django.test import Client
 from django.utils import timezone
 
-from apps.clusters import access, contact, services
+from apps.clusters import access, contact, services, watcher
 from apps.clusters.models import Cluster, Node
 from apps.clusters.states import ClusterState
 from apps.core.errors import Conflict, Forbidden, Invalid
@@ -146,6 +147,21 @@ def test_clients_are_shared_until_the_credentials_change(admin, allowed) -> None
     second = access.connect(cluster)
     assert second is not first
     assert second.credentials.token == "second-token"
+
+
+def test_a_wrong_secret_file_breaks_no_page_and_is_told_on_the_clusters(
+    client: Client, admin, allowed, settings
+) -> None:
+    cluster = register(admin)
+    make.queue(on=cluster)
+    settings.PORTAL_ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
+    for path in ("/clusters", "/queues", f"/clusters/{cluster.pk}"):
+        assert client.get(path).status_code == 200
+    assert watcher._clusters() == {}
+    page = client.get(f"/clusters/{cluster.pk}").content.decode()
+    assert "does not fit its database" in page
+    services.replace_credentials(actor=make.actor(admin), cluster=cluster, kubeconfig=LOCAL)
+    assert list(watcher._clusters()) == [cluster.pk]
 
 
 def test_contact_moves_the_state_with_a_reason_and_writes_the_audit_log() -> None:
