@@ -71,7 +71,12 @@ class Launcher:
         self._staged = [entry["source"] for entry in stage]
         (self.folder / "stage").mkdir(exist_ok=True)
         config = self._config(stage, reach, pasta, resolvers)
-        (self.folder / "staged.json").write_text(json.dumps({"staged": self._staged, "sources": _dump(sources)}))
+        kept = {
+            "staged": self._staged,
+            "sources": {name: dataclasses.asdict(source) for name, source in sources.items()},
+            "images": {name: dataclasses.asdict(image) for name, image in images.items()},
+        }
+        (self.folder / "staged.json").write_text(json.dumps(kept, default=str))
         return await Agent.launch(self.state_folder, config)
 
     def _config(
@@ -123,11 +128,15 @@ class Launcher:
         for file, text in files.items():
             (self.folder / "etc" / file).write_text(text)
 
-    async def readopt(self, images: dict[str, Image]) -> None:
-        """Know again what a running agent has staged, and put its containers' limits back."""
+    def readopt(self) -> dict[str, Image]:
+        """Know again what a running agent has staged; returns the images its containers restart from.
+
+        They are not asked of the table, which may have changed since: what is not staged, the agent cannot start.
+        """
         known = json.loads((self.folder / "staged.json").read_text())
         self._staged = known["staged"]
         self._sources = {name: Source(**source) for name, source in known["sources"].items()}
+        return {name: _load_image(image) for name, image in known["images"].items()}
 
     # --- containers
 
@@ -271,5 +280,6 @@ def _log_tail(path: Path) -> str:
     return text[-2048:].decode(errors="replace")
 
 
-def _dump(sources: dict[str, Source]) -> dict[str, Any]:
-    return {name: dataclasses.asdict(source) for name, source in sources.items()}
+def _load_image(kept: dict[str, Any]) -> Image:
+    paths = {key: Path(kept[key]) for key in ("venv", "python", "library_cache")}
+    return Image(**{**kept, **paths, "command": tuple(kept["command"])})

@@ -255,9 +255,7 @@ class Worker:
             if self.launcher.no_way_out:
                 self.event("NetworkNotReady", self.launcher.no_way_out, warning=True)
         else:
-            for container in (*self.state.init, *self.state.main):
-                self._images[container.image] = await self._context.images.pull(container.image, lambda _: None)
-            await self.launcher.readopt(self._images)
+            self._images = self.launcher.readopt()
             self.state.address = self._context.network.pod_address(self.uid, self.state.address or None)
         for container in self.state.init:
             if not container.succeeded or container.running_since:

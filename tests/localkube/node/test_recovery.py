@@ -114,6 +114,19 @@ async def test_a_killed_localkube_finds_its_pods_running_and_reads_on(doomed: An
     await node.until(forever, lambda p: p is None)
 
 
+async def test_a_pod_found_running_restarts_from_the_image_it_began_with(doomed: Any, again: Any, images: Path) -> None:
+    first = await doomed(("import time; time.sleep(1.5); raise SystemExit(1)", "Always"))
+    await first.end(signal.SIGKILL)
+    kept = images.read_text()  # noqa: ASYNC240
+    images.write_text(kept.replace("test/python:1", "other:1"))  # the table has changed meanwhile  # noqa: ASYNC240
+    try:
+        node = await again()
+        (pod,) = pods_of(node)
+        await node.until(pod, lambda p: restarts(p) == 1 and "running" in main_state(p))
+    finally:
+        images.write_text(kept)  # noqa: ASYNC240
+
+
 async def test_an_end_while_localkube_was_away_is_known_exactly(doomed: Any, again: Any) -> None:
     first = await doomed(("import time; time.sleep(0.5); raise SystemExit(7)", "Never"))
     await first.end(signal.SIGKILL)
