@@ -149,9 +149,10 @@ def test_clients_are_shared_until_the_credentials_change(admin, allowed) -> None
     assert second.credentials.token == "second-token"
 
 
-def test_a_wrong_secret_file_breaks_no_page_and_is_told_on_the_clusters(
-    client: Client, admin, allowed, settings
+def test_a_wrong_secret_file_breaks_no_page_and_new_credentials_mend_it(
+    client: Client, admin, allowed, settings, monkeypatch
 ) -> None:
+    monkeypatch.setattr(watcher, "close_old_connections", lambda: None)
     cluster = register(admin)
     make.queue(on=cluster)
     settings.PORTAL_ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
