@@ -170,7 +170,9 @@ def recalculate(*, actor: Actor, queue: Queue) -> None:
             _("The cluster did not carry it out: %(why)s") % {"why": error.message}, next=_("Try again in a minute.")
         ) from error
     with transaction.atomic():
-        audit.record(actor=actor, verb="queue.recalculate", obj=queue)
+        row = Queue.objects.as_system().select_for_update(of=("self",)).get(pk=queue.pk)
+        Queue.objects.as_system().filter(pk=row.pk).update(**reconciling.look_now(row))
+        audit.record(actor=actor, verb="queue.recalculate", obj=row)
         reconciling.hint("queue", queue.pk)
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from apps.core import reconciling
+from apps.core import claims, reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.models import AuditEntry
 from apps.tenants import ledger, quotas, reconcile, uses
@@ -185,3 +185,20 @@ def test_what_somebody_deletes_by_hand_comes_back(fake_cluster: FakeCluster) -> 
     reconcile_now(queue)
     assert "ResourceQuota" in fake_cluster.kinds()
     assert queue.due_at - timezone.now() <= reconcile.APPLY_AGAIN
+
+
+def test_a_change_during_a_workers_round_is_looked_at_again_without_its_hint(fake_cluster: FakeCluster) -> None:
+    queue = reconcile_now(new())
+    admin = make.actor(make.admin())
+    for change in (
+        lambda: quotas.update(actor=admin, queue=queue, pods=queue.pods + 1),
+        lambda: quotas.recalculate(actor=admin, queue=queue),
+        lambda: quotas.delete(actor=admin, queue=queue),
+    ):
+        claim = claims.take(Queue, queue.pk)
+        assert claim is not None
+        change()
+        assert claims.release(Queue, claim, due_at=None) is True
+        queue.refresh_from_db()
+        assert queue.due_at is not None
+        assert queue.due_at <= timezone.now()
