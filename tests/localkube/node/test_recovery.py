@@ -118,7 +118,8 @@ async def test_a_pod_found_running_restarts_from_the_image_it_began_with(doomed:
     first = await doomed(("import time; time.sleep(1.5); raise SystemExit(1)", "Always"))
     await first.end(signal.SIGKILL)
     kept = images.read_text()  # noqa: ASYNC240
-    images.write_text(kept.replace("test/python:1", "other:1"))  # the table has changed meanwhile  # noqa: ASYNC240
+    # The table changes meanwhile.
+    images.write_text(kept.replace("test/python:1", "other:1"))  # noqa: ASYNC240
     try:
         node = await again()
         (pod,) = pods_of(node)
