@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import takewhile
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -118,21 +118,19 @@ def fires(cron: str, zone: str, moment: datetime) -> Iterator[datetime]:
         yield moment
 
 
-def next_five(cron: str, zone: str, moment: datetime) -> list[datetime]:
-    """What the page shows before anything is saved."""
-    return list(islice(fires(cron, zone, moment), 5))
-
-
 def missed(cron: str, zone: str, *, first: datetime, now: datetime, limit: int) -> list[datetime]:
-    """The fires from ``first`` (itself one) up to ``now``; only the latest ``limit`` of them when there are more."""
-    found = [first]
-    for moment in fires(cron, zone, first):
-        if moment > now:
-            break
-        found.append(moment)
-        if len(found) > 2 * limit:
-            del found[:-limit]
-    return found[-limit:]
+    """The fires from ``first`` (itself one) up to ``now``; only the latest ``limit`` of them when there are more.
+
+    It looks back from ``now`` over ever longer spans, so that a year without a scheduler costs no more than a day.
+    """
+    span = timedelta(minutes=limit)
+    while True:
+        start = max(first, now - span)
+        found = [first] if start == first else []
+        found += takewhile(lambda moment: moment <= now, fires(cron, zone, start))
+        if start == first or len(found) >= limit:
+            return found[-limit:]
+        span *= 8
 
 
 def _walls(expression: str, start: datetime) -> Iterator[datetime]:

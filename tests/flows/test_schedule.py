@@ -174,3 +174,22 @@ def test_near_a_change_the_fire_is_what_a_minute_by_minute_search_finds(
 ) -> None:
     zone, moment = change[0], at(change[1]) + timedelta(minutes=offset)
     assert schedule.after(cron, zone, moment) == brute(cron, zone, moment)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cron=CRONS, moment=MOMENTS, minutes=st.integers(0, 5000), limit=st.integers(1, 12))
+def test_what_was_missed_is_the_latest_of_all_fires(cron: str, moment: datetime, minutes: int, limit: int) -> None:
+    first = schedule.after(cron, "Europe/Berlin", moment)
+    now = first + timedelta(minutes=minutes)
+    every = [first, *itertools.takewhile(lambda fire: fire <= now, schedule.fires(cron, "Europe/Berlin", first))]
+    assert schedule.missed(cron, "Europe/Berlin", first=first, now=now, limit=limit) == every[-limit:]
+
+
+def test_a_year_without_a_scheduler_costs_no_more_than_the_fires_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[datetime] = []
+    real = schedule.after
+    monkeypatch.setattr(schedule, "after", lambda *given: asked.append(given[2]) or real(*given))
+    now = at("2026-06-01T00:00")
+    found = schedule.missed("* * * * *", "UTC", first=now - timedelta(days=365), now=now, limit=100)
+    assert (len(found), found[-1]) == (100, now)
+    assert len(asked) < 1000
