@@ -22,11 +22,6 @@ class Actor:
     scopes: frozenset[str] = field(default_factory=frozenset)
     address: str | None = None
 
-    @property
-    def is_system(self) -> bool:
-        """True for the portal's own control loops."""
-        return self.user_id is None
-
 
 def system(part: str) -> Actor:
     """The portal itself; ``part`` names the loop in the audit log, e.g. ``scheduler``."""

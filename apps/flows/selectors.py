@@ -104,11 +104,9 @@ def mounting(volume_id: UUID) -> list[tuple[Flow, str, bool]]:
     return found
 
 
-def to_collect(cluster_id: UUID | None = None) -> list[UUID]:
+def to_collect() -> list[UUID]:
     """Attempts whose program runs and whose log is not complete."""
     rows = Attempt.objects.as_system().filter(state=AttemptState.RUNNING, log_complete=False)
-    if cluster_id is not None:
-        rows = rows.filter(queue__cluster_id=cluster_id)
     return list(rows.values_list("pk", flat=True))
 
 

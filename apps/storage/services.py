@@ -28,12 +28,12 @@ SMALLEST_BYTES = 1 << 20
 LARGEST_BYTES = 1 << 50
 
 
-def ensure_home(*, actor: Actor, queue: Queue, owner_id: UUID | None = None) -> Volume:
-    """The home of the actor (or of ``owner_id``) in this queue, made at first use.
+def ensure_home(*, actor: Actor, queue: Queue) -> Volume:
+    """The home of the actor in this queue, made at first use.
 
     Raises `OverQuota` when the queue has no storage left, `Conflict` while the old home is being deleted.
     """
-    owner = owner_id or actor.user_id
+    owner = actor.user_id
     if owner is None:
         raise Invalid(_("A home belongs to a person."), code="home_without_owner")
     homes = Volume.objects.as_system().filter(queue=queue, owner_id=owner, kind=VolumeKind.HOME)

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from apps.clusters.services import require_admin
 from apps.core import audit, live
 from apps.core.actors import Actor
-from apps.core.errors import Conflict, Forbidden, Invalid
+from apps.core.errors import Conflict, Invalid
 from apps.core.names import MAX_LENGTH
 from apps.tenants.models import ApiToken, User
 
@@ -120,24 +120,6 @@ def reset_password(*, actor: Actor, user: User) -> str:
         _audit(actor, "user.reset-password", row)
     user.refresh_from_db()
     return made
-
-
-def change_password(*, actor: Actor, user: User, old: str, new: str) -> None:
-    """One's own password. Raises `Invalid` for a wrong old one and for one that is too easy to guess."""
-    if actor.user_id != user.pk:
-        raise Forbidden(_("Everybody changes their own password."), code="not_owner")
-    if not user.check_password(old):
-        raise Invalid(
-            _("The present password is not right."), code="password_wrong", errors={"old": _("This is not right.")}
-        )
-    check_password(new, user, field="new")
-    with transaction.atomic():
-        row = _locked(user)
-        row.set_password(new)
-        row.must_change_password = False
-        row.save(update_fields=["password", "must_change_password"])
-        _audit(actor, "user.password", row)
-    user.refresh_from_db()
 
 
 def new_password() -> str:

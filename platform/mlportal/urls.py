@@ -11,7 +11,6 @@ from apps.core.api import Missing
 from mlportal.installed import having
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("i18n/", include("django.conf.urls.i18n")),
     *(path("", include(module)) for module in having("urls")),
     path("api/v1/", include(([path("", include(module)) for module in having("api_urls")], "api"))),
     path("api/<path:rest>", Missing.as_view(), name="api-missing"),

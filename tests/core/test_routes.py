@@ -30,8 +30,8 @@ from tests.tenants import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
-#: Routes that anybody may use: signing in, health, words. Everything else needs a person.
-OPEN = {"core:sign-in", "core:livez", "core:readyz", "api:openapi", "set_language", "javascript-catalog"}
+#: Routes that anybody may use: signing in, health. Everything else needs a person.
+OPEN = {"core:sign-in", "core:livez", "core:readyz", "api:openapi"}
 OPEN |= {"core:language", "core:theme", "api-missing"}
 CONVERTER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>|\(\?P<(?P<group>\w+)>[^)]*\)")
 
