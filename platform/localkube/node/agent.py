@@ -486,7 +486,7 @@ def main() -> None:
             os.write(egress, b"g")
             if not confine.wait_for_route(3.0):
                 raise OSError(errno.ENETUNREACH, "pasta did not bring up the pod's network within 3 s")
-            confine.block_routes(config["blocked"], config["resolvers"])
+            confine.block_routes(config["blocked"], config["opened"])
     except OSError as error:
         print(json.dumps({"error": str(error), "errno": error.errno}), flush=True)
         sys.exit(1)

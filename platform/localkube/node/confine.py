@@ -153,8 +153,8 @@ def wait_for_route(timeout_s: float) -> bool:
     return False
 
 
-def block_routes(networks: list[str], keep: list[str]) -> None:
-    """Make `networks` unreachable from the pod (the `except` blocks of its policies), but not the addresses in `keep`.
+def block_routes(networks: list[str], opened: list[str]) -> None:
+    """Make `networks` unreachable from the pod (the `except` blocks of its policies), but not the ones in `opened`.
 
     Routes are the packet filter here: pasta has none, and nftables may not be installed. They stand in a table of
     their own that is asked first, so that no more specific route of the host's own network comes before them.
@@ -165,9 +165,9 @@ def block_routes(networks: list[str], keep: list[str]) -> None:
     for family in (socket.AF_INET, socket.AF_INET6):
         header = struct.pack("BBBBBBBBI", family, 0, 0, 0, _TABLE, 0, 0, 1, 0)
         _netlink(_RTM_NEWRULE, header, [(6, struct.pack("I", _PRIORITY))])
-    for address in keep:
+    for network in opened:
         if gateway:
-            _route(f"{address}/32", gateway=gateway, kind=1)
+            _route(network, gateway=gateway, kind=1)
     for network in networks:
         _route(network, gateway=None, kind=7)
 

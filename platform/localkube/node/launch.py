@@ -93,7 +93,7 @@ class Launcher:
             "orphan_after_s": self._context.timing.orphan_after_s,
             "pasta": pasta,
             "blocked": list(reach.blocked),
-            "resolvers": resolvers,
+            "opened": [*reach.opened, *(f"{server}/32" for server in resolvers)],
         }
 
     def _stage(self, images: dict[str, Image]) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ class Egress:
 
     allowed: bool
     blocked: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    """IPv4 networks that are reachable even inside a blocked one."""
     families: tuple[int, ...] = (4, 6)
     """IP versions with a way out."""
 
@@ -35,8 +37,8 @@ class Egress:
 def egress(pod: Object, policies: Iterable[Object]) -> Egress:
     """What the NetworkPolicies of its namespace leave a pod, as far as localkube can tell them apart.
 
-    A pod that no Egress policy selects may reach everything; otherwise a rule must allow an ipBlock outside the
-    cluster or any peer. Ports are not looked at. `except` blocks of every allowing rule become unreachable.
+    A pod that no Egress policy selects may reach everything; otherwise it reaches what ipBlocks allow, or everything
+    by a rule without peers. Ports are not looked at. `except` networks become unreachable.
     """
     rules: list[Object] = []
     selected = False
@@ -52,18 +54,22 @@ def egress(pod: Object, policies: Iterable[Object]) -> Egress:
             rules += spec.get("egress") or []
     if not selected:
         return Egress(True)
-    blocked, families, open_rule = set[str](), set[int](), False
-    for rule in rules:
-        peers = rule.get("to") or []
-        open_rule = open_rule or not peers
-        for block in [peer["ipBlock"] for peer in peers if "ipBlock" in peer]:
-            network = ipaddress.ip_network(block["cidr"])
-            if network.prefixlen == 0:
-                families.add(network.version)
-                blocked.update(block.get("except") or [])
-    if open_rule and not any(rule.get("ports") for rule in rules if not rule.get("to")):
+    if any(not rule.get("to") and not rule.get("ports") for rule in rules):
         return Egress(True)
-    return Egress(bool(families), tuple(sorted(blocked)), tuple(sorted(families)))
+    blocked, families, opened = set[str](), set[int](), set[str]()
+    for block in [peer["ipBlock"] for rule in rules for peer in rule.get("to") or [] if "ipBlock" in peer]:
+        network = ipaddress.ip_network(block["cidr"])
+        if network.prefixlen == 0:
+            families.add(network.version)
+        elif network.version == 4:
+            opened.add(block["cidr"])
+        else:
+            continue
+        blocked.update(block.get("except") or [])
+    if opened and 4 not in families:
+        families.add(4)
+        blocked.add("0.0.0.0/0")
+    return Egress(bool(families), tuple(sorted(blocked)), tuple(sorted(opened)), tuple(sorted(families)))
 
 
 @dataclass

@@ -161,17 +161,33 @@ async def test_no_policy_lets_out_and_a_denying_policy_does_not(node: Node) -> N
 
 
 async def test_blocked_networks_have_no_way_even_where_the_rest_is_open(node: Node) -> None:
-    rule = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["198.51.100.0/24", "169.254.0.0/16"]}}]}
+    whole = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["198.51.100.0/24", "169.254.0.0/16"]}}
+    rule = {"to": [whole, {"ipBlock": {"cidr": "198.51.100.128/25"}}]}
     spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}
     node.store.create("networkpolicies", {"metadata": {"name": "some", "namespace": "default"}, "spec": spec})
     script = """
 import socket
-s = socket.socket()
-s.settimeout(1)
-print(s.connect_ex(('198.51.100.7', 80)))
+for address in ('198.51.100.7', '198.51.100.200'):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # connecting one only asks for the route
+    print(s.connect_ex((address, 80)))
 """
-    code = int(await node.output(script))
-    assert code in (101, 113)  # no route, or host unreachable: the kernel refuses at once
+    blocked, opened = (await node.output(script)).split()
+    assert blocked in ("101", "113")  # no route, or host unreachable
+    assert opened == ("0" if node.kubelet.context.network.pasta() else blocked)
+
+
+async def test_a_policy_for_one_network_opens_that_alone(node: Node) -> None:
+    rule = {"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}
+    spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}
+    node.store.create("networkpolicies", {"metadata": {"name": "one", "namespace": "default"}, "spec": spec})
+    script = """
+import socket
+for family, address in ((2, '203.0.113.1'), (10, '2001:db8::1'), (2, '198.51.100.7')):
+    print(socket.socket(family, socket.SOCK_DGRAM).connect_ex((address, 80)))
+"""
+    other, six, one = (await node.output(script)).split()
+    assert {other, six} <= {"101", "113", "99"}
+    assert one == ("0" if node.kubelet.context.network.pasta() else "101")
 
 
 async def test_environment_values_do_not_show_in_the_hosts_process_list(node: Node) -> None:

@@ -26,16 +26,24 @@ def policy(*rules: Any, selector: Any = None, types: Any = ("Egress",), namespac
     ("policies", "expected"),
     [
         ([], Egress(True)),
-        ([policy()], Egress(False, (), ())),
+        ([policy()], Egress(False, families=())),
         ([policy(types=["Ingress"])], Egress(True)),
         ([policy(namespace="other")], Egress(True)),
         ([policy(selector={"matchLabels": {"app": "else"}})], Egress(True)),
         ([policy({})], Egress(True)),
-        ([policy(DNS)], Egress(False, (), ())),
-        ([policy(DNS, INSIDE)], Egress(False, (), ())),
-        ([policy(), policy({"to": [ANY]})], Egress(True, ("10.0.0.0/8",), (4,))),
-        ([policy({"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]})], Egress(False, (), ())),
-        ([policy({"to": [ANY, {"ipBlock": {"cidr": "::/0"}}]})], Egress(True, ("10.0.0.0/8",), (4, 6))),
+        ([policy(DNS)], Egress(False, families=())),
+        ([policy(DNS, INSIDE)], Egress(False, families=())),
+        ([policy(), policy({"to": [ANY]})], Egress(True, ("10.0.0.0/8",), families=(4,))),
+        (
+            [policy({"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]})],
+            Egress(True, ("0.0.0.0/0",), ("10.1.0.0/16",), (4,)),
+        ),
+        (
+            [policy({"to": [ANY]}), policy({"to": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}]})],
+            Egress(True, ("10.0.0.0/8", "10.1.2.0/24"), ("10.1.0.0/16",), (4,)),
+        ),
+        ([policy({"to": [{"ipBlock": {"cidr": "fd00::/8"}}]})], Egress(False, families=())),
+        ([policy({"to": [ANY, {"ipBlock": {"cidr": "::/0"}}]})], Egress(True, ("10.0.0.0/8",))),
     ],
 )
 def test_egress_is_what_the_policies_together_allow(policies: Any, expected: Egress) -> None:
