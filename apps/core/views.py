@@ -35,14 +35,14 @@ class Home(PortalPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """The page, or with ``?panel=`` one panel alone (live update)."""
         look = home.Look(queue=request.COOKIES.get(QUEUE_COOKIE, ""), since=self._since())
-        steps = home.steps(self.actor)
+        steps = [] if request.COOKIES.get(STEPS_COOKIE) == "seen" else home.steps(self.actor)
         panels = home.draw(self.actor, look)
         if name := request.GET.get("panel"):
             found = next((one for one in panels if one.panel.name == name), None)
             if found is None:
                 return HttpResponse("")
             return render(request, found.panel.template, {"panel": found.panel, **found.data})
-        new = request.COOKIES.get(STEPS_COOKIE) != "seen" and not all(step.done for step in steps)
+        new = not all(step.done for step in steps)
         context = {
             "steps": steps if new else [],
             "wide": [one for one in panels if not one.panel.side],

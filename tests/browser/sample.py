@@ -54,7 +54,7 @@ def main() -> None:
     cluster = Cluster.objects.as_system().filter(name="local").first() or Cluster.objects.create(
         name="local",
         server="https://127.0.0.1:6443",
-        credentials="{}",
+        credentials='{"server": "https://127.0.0.1:9", "token": "x"}',
         apps_domain="apps.localhost",
         state="connected",
         embedded=True,
@@ -64,7 +64,7 @@ def main() -> None:
     Cluster.objects.create(
         name="gpu-east",
         server="https://gpu-east.example:6443",
-        credentials="{}",
+        credentials='{"server": "https://127.0.0.1:9", "token": "x"}',
         apps_domain="apps.example",
         state="unreachable",
         state_since=ago(minutes=12),

@@ -141,3 +141,25 @@ def test_the_first_page_is_small(page: Any, portal: Site) -> None:
     page.goto(f"{portal.origin}/sign-in", wait_until="networkidle")
     assert sizes
     assert sum(sizes) <= 200_000
+
+
+def test_a_refused_action_says_why_and_what_to_do_and_leaves_the_page_as_it_is(page: Any, portal: Site) -> None:
+    page.goto(f"{portal.origin}/instances")
+    page.locator("#rows a.name", has_text="old").click()
+    page.locator(".page-top [data-verb=start]").click()
+    toast = page.locator("#toasts .toast-error")
+    expect(toast).to_contain_text("The queue “vision” has no room for this")
+    expect(toast.locator(".toast-next")).to_contain_text("Ask for at most")
+    expect(page.locator("#object-header .chip")).to_have_text("stopped")
+
+
+def test_a_double_click_on_create_makes_one(page: Any, portal: Site) -> None:
+    page.goto(f"{portal.origin}/volumes")
+    before = page.locator("#rows tr").count()
+    page.goto(f"{portal.origin}/volumes/new")
+    page.fill("[name=name]", "clicked-twice")
+    page.select_option("[name=queue]", label="vision")
+    page.dblclick("[data-submit]")
+    page.wait_for_url(lambda url: not url.endswith("/new"))
+    page.goto(f"{portal.origin}/volumes")
+    expect(page.locator("#rows tr")).to_have_count(before + 1)
