@@ -6,10 +6,12 @@ the host or the network (F47). Every refusal says which rule it hit, never what 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import socket
 import ssl
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -18,6 +20,8 @@ from django.conf import settings
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 MAX_ANSWER_BYTES = 64 * 1024
+#: Well within the lease of a delivery, which another worker would take up.
+TOTAL_S = 30.0
 
 
 class EgressRefused(Exception):
@@ -114,19 +118,35 @@ class _PinnedConnection(http.client.HTTPConnection):
     def __init__(self, target: Target, timeout_s: float) -> None:
         super().__init__(target.host, target.port, timeout=timeout_s)
         self._target = target
+        self._wire: socket.socket | None = None
 
     def connect(self) -> None:
-        raw = socket.create_connection((self._target.address, self._target.port), self.timeout)
+        self.sock = self._wire = socket.create_connection((self._target.address, self._target.port), self.timeout)
         if self._target.scheme == "https":
-            self.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=self._target.host)
-        else:
-            self.sock = raw
+            context = ssl.create_default_context()
+            wrapped = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
+            self.sock = self._wire = wrapped
+            wrapped.do_handshake()
+
+    def cut(self) -> None:
+        """End whatever is being read or written; it fails there. From any thread."""
+        if self._wire is not None:
+            with contextlib.suppress(OSError):
+                self._wire.shutdown(socket.SHUT_RDWR)
 
 
-def post(url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 10) -> Answer:
-    """POST to a user-given address. Redirects are not followed: they come back as their status."""
+def post(
+    url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float = 10, total_s: float = TOTAL_S
+) -> Answer:
+    """POST to a user-given address. Redirects are not followed: they come back as their status.
+
+    ``timeout_s`` bounds each silence, ``total_s`` the whole: a receiver that sends a byte now and then holds nobody.
+    """
     target = check(url)
     connection = _PinnedConnection(target, timeout_s)
+    watchdog = threading.Timer(total_s, connection.cut)
+    watchdog.daemon = True
+    watchdog.start()
     try:
         connection.request("POST", target.path, body=body, headers=dict(headers))
         response = connection.getresponse()
@@ -134,4 +154,5 @@ def post(url: str, *, body: bytes, headers: Mapping[str, str], timeout_s: float 
     except (OSError, http.client.HTTPException) as error:
         raise EgressFailed(f"{target.host}:{target.port} did not answer: {error}") from error
     finally:
+        watchdog.cancel()
         connection.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
+import threading
+import time
 
 import pytest
 
@@ -125,3 +128,25 @@ def test_the_name_is_resolved_once_and_the_checked_address_is_connected_to(monke
         egress.post("http://rebind.example:81/x", body=b"", headers={})
     assert asked == ["rebind.example"]
     assert connected == [("8.8.8.8", 81)]
+
+
+def test_a_receiver_that_sends_a_byte_now_and_then_holds_nobody(settings) -> None:
+    settings.PORTAL_EGRESS_ALLOW = ("127.0.0.1",)
+    over = threading.Event()
+
+    def dribble(server: socket.socket) -> None:
+        line, _peer = server.accept()
+        with line, contextlib.suppress(OSError):
+            while not over.wait(0.02):
+                line.sendall(b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=dribble, args=(server,))
+        thread.start()
+        begun = time.monotonic()
+        with pytest.raises(EgressFailed):
+            egress.post(f"http://127.0.0.1:{server.getsockname()[1]}/", body=b"", headers={}, total_s=0.3)
+        took_s = time.monotonic() - begun
+        over.set()
+        thread.join()
+    assert took_s < 5
