@@ -319,13 +319,18 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
     pod = seen.pod
     fresh = of_this_launch(instance, seen.events)
     values = {"last_events": merge_events(instance.last_events, fresh)} if fresh else {}
-    if pod is not None or not seen.live:
+    if pod is not None or not seen.live or _may_make_a_pod(seen):
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
             stay = Reason(code="node_lost", params={"node": pod.node or ""})
         return Decision(to=instance.state, reason=stay, values=values, again_s=LOOK_AGAIN_S[instance.state])
     ended = {**values, "at_rest": True, "pod_uid": "", "node": "", "ready_at": None, "key": ""}
     to = {S.STOPPING: S.STOPPED, S.DELETING: S.DELETED}.get(S(instance.state), S.FAILED)
     return Decision(to=to, reason=stay, values=ended, at_rest=True)
+
+
+def _may_make_a_pod(seen: Seen) -> bool:
+    """The StatefulSet's controller has not read the last change yet: it may still replace a pod that just went."""
+    return seen.observation is not None and seen.observation.exists and not seen.observation.settled
 
 
 def _trouble(error: KubeError | SpecError) -> Reason | None:

@@ -63,6 +63,20 @@ def test_stop_takes_route_and_key_before_the_pod_and_frees_the_quota_when_the_po
     assert ledger.held(kind="instance", object_id=instance.pk) is None
 
 
+def test_no_pod_is_not_the_end_while_the_controller_may_still_replace_one(world: World) -> None:
+    """The pod crashed at the moment of the stop; the controller has not read "0 replicas" and makes another."""
+    instance = world.running()
+    services.stop(actor=world.actor, instance=instance)
+    workload = world.cluster.one("StatefulSet")
+    workload["metadata"]["generation"], workload["status"] = 2, {"observedGeneration": 1}
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.STOPPING
+    assert ledger.held(kind="instance", object_id=instance.pk) is not None
+    assert instance.due_at is not None
+    workload["status"] = {"observedGeneration": 2}
+    assert world.reconcile(instance).state == S.STOPPED
+
+
 def test_a_later_start_has_another_key_and_is_three_writes(world: World) -> None:
     instance = world.running()
     first = instance.key.reveal()
