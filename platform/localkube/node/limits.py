@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ _ROOT: Final = Path("/sys/fs/cgroup")
 _PERIOD_US: Final = 100_000
 _PIDS: Final = 4096
 """Processes and threads of one container, so that a fork bomb stays in it."""
+_RELEASE_S: Final = 2.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -88,9 +90,22 @@ class _Cgroups:
                     _end(leaf)
 
     async def close(self) -> None:
+        """Remove the groups; a process that has just ended may hold its own for a moment."""
+        deadline = time.monotonic() + _RELEASE_S
+        while not self._removed():
+            if time.monotonic() > deadline:
+                log.warning("control groups are still in use: %s", sorted(map(str, set(self._roots.values()))))
+                return
+            await asyncio.sleep(0.02)
+
+    def _removed(self) -> bool:
         for root in set(self._roots.values()):
             with contextlib.suppress(OSError):
+                for leaf in root.iterdir():
+                    if leaf.is_dir():
+                        leaf.rmdir()
                 root.rmdir()
+        return not any(root.exists() for root in self._roots.values())
 
 
 class _Leaf:

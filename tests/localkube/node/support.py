@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import os
 import time
@@ -131,4 +132,7 @@ def leftovers(home: Path) -> list[str]:
             continue
         if str(home) in text:
             found.append(f"loop device {text}")
+    own = "localkube-" + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+    found += [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(f"*/{own}")]
+    found += [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(own)]
     return found
