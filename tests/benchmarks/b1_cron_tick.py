@@ -287,7 +287,8 @@ def page(sides: dict[str, Side], large: Side, race: dict[str, int], load: float)
             f"{versions}. PostgreSQL with fsync on and Redis on unix sockets, shared by all sides; "
             f"{os.cpu_count()} cores, Python {platform.python_version()}, load average at the start {load:.1f}. "
             "django-celery-beat with its defaults (its heap built before the first round); APScheduler with a pool of "
-            "ten threads, coalescing, its store's engine at defaults. The peers' clocks are moved with time-machine.",
+            "ten threads, coalescing, its store's engine at defaults. The peers' clocks are set with time-machine and "
+            "stand still during a round.",
             "",
         ]
     )
