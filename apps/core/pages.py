@@ -183,6 +183,8 @@ class ObjectPage(PortalPage):
     """An object: header, state chip, actions, reason banner, tabs. ``rows`` scopes the lookup: foreign is 404."""
 
     kind: ClassVar[str] = ""
+    live_kinds: ClassVar[str] = ""
+    """Kinds of other objects, with spaces between, of which any change redraws the tab."""
     tabs: ClassVar[Sequence[Tab]] = ()
     header_template: ClassVar[str] = "core/object_header.html"
 

@@ -26,7 +26,7 @@ def register() -> None:
             context=_quota,
             order=100,
             side=True,
-            live="queue instance",
+            live="queue instance volume run",
         )
     )
 

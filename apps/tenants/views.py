@@ -94,6 +94,7 @@ class QueuePage(ObjectPage):
 
     section = "queues"
     kind = "queue"
+    live_kinds = "instance volume run"
     tabs = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="tenants/queue_overview.html", context=_overview),
         Tab(slug="holders", label=gettext_lazy("Holders"), template="tenants/queue_holders.html", context=_holders),

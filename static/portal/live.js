@@ -3,12 +3,15 @@
 (() => {
   const words = JSON.parse(document.body.dataset.words);
   const DEBOUNCE_MS = 150;
+  const LOOSE_MS = 1500;
   const POLL_MS = 10000;
   const FIRST_RETRY_MS = 500;
   const LAST_RETRY_MS = 30000;
   const SAY_AFTER_MS = 3000;
 
   const dirty = new Set();
+  const loose = new Set();
+  let looseTimer = 0;
   const fresh = new Set();
   let timer = 0;
   let retry = FIRST_RETRY_MS;
@@ -18,10 +21,9 @@
 
   const MANY = 3;
 
-  // An element names objects ("run:<id>") or kinds ("run") in data-live, separated by spaces.
-  const elements = (key) => [
-    ...document.querySelectorAll(`[data-live~="${key}"], [data-live~="${key.split(":")[0]}"]`),
-  ];
+  // An element names objects ("run:<id>") in data-live, or kinds ("run") when any change of that kind concerns it
+  // a little: those are fetched less eagerly.
+  const named = (token) => [...document.querySelectorAll(`[data-live~="${token}"]`)];
 
   // A region in which the person is busy (an open menu, a dialog, a field) waits until they are done.
   const busy = (element) =>
@@ -66,29 +68,43 @@
     if (fresh.size) showFresh();
   };
 
-  const flush = () => {
-    timer = 0;
-    if (document.hidden) return;
+  const refetchSome = (stale) => {
     const list = document.querySelector("[data-live-list]");
-    const stale = new Set();
-    for (const key of dirty) {
-      const found = elements(key);
-      found.forEach((element) => stale.add(element));
-      if (found.length === 0 && list && list.dataset.liveList === key.split(":")[0]) fresh.add(key);
-    }
-    dirty.clear();
     const rows = list ? [...stale].filter((element) => list.contains(element)) : [];
     if (rows.length > MANY) {
       rows.forEach((element) => stale.delete(element));
       refetchRows(list).catch(() => {});
     }
     stale.forEach(refetch);
+  };
+
+  const flushLoose = () => {
+    looseTimer = 0;
+    if (document.hidden) return;
+    refetchSome(new Set([...loose].flatMap(named)));
+    loose.clear();
+  };
+
+  const flush = () => {
+    timer = 0;
+    if (document.hidden) return;
+    const list = document.querySelector("[data-live-list]");
+    const stale = new Set();
+    for (const key of dirty) {
+      const found = named(key);
+      found.forEach((element) => stale.add(element));
+      if (found.length === 0 && list && list.dataset.liveList === key.split(":")[0]) fresh.add(key);
+    }
+    dirty.clear();
+    refetchSome(stale);
     if (fresh.size) showFresh();
   };
 
   const mark = (key) => {
     dirty.add(key);
     if (!timer) timer = setTimeout(flush, DEBOUNCE_MS);
+    loose.add(key.split(":")[0]);
+    if (!looseTimer) looseTimer = setTimeout(flushLoose, LOOSE_MS);
   };
 
   // What a poll or a reconnect fetches: the list's rows, or the parts of the object; each element once.
@@ -147,6 +163,6 @@
   };
 
   document.addEventListener("click", (event) => { if (event.target.closest("[data-list-show]")) refetchList(); });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) flush(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) { flush(); flushLoose(); } });
   connect();
 })();

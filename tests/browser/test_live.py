@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.visits import sign_in
 from tests.browser.web import ROOT, Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -51,6 +52,18 @@ def test_the_header_of_an_object_changes(page: Any, portal: Site) -> None:
     expect(page.locator("#object-header .chip")).to_have_text("stopping")
     elsewhere(portal, 'transition(found.get(name="ending"), "stopped", actor=actors.system("test"))')
     expect(page.locator("#object-header .chip")).to_have_text("stopped", timeout=2000)
+
+
+def test_a_panel_of_the_home_page_follows_its_kinds(browser: Any, portal: Site) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    sign_in(page, portal.origin, "wei")
+    live(page)
+    row = page.locator("#panel-instances tr", has_text="标注工具")
+    expect(row.locator(".chip")).to_have_text("starting")
+    elsewhere(portal, 'transition(found.get(name="标注工具"), "running", actor=actors.system("test"))')
+    expect(row.locator(".chip")).to_have_text("running", timeout=5000)
+    context.close()
 
 
 def test_new_rows_wait_behind_a_button(page: Any, portal: Site) -> None:

@@ -147,13 +147,17 @@ def code(text: Any) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def live_row(context: Context, obj: Any, url: str = "") -> SafeString:
-    """Attributes of a ``<tr>`` (or any element) that refetches itself when its object changes."""
+def live_row(context: Context, obj: Any, url: str = "", kinds: str = "") -> SafeString:
+    """Attributes of a ``<tr>`` (or any element) that refetches itself when its object changes.
+
+    ``kinds`` names kinds of objects (``instance volume``) of which any change concerns it too, as with sums.
+    """
     address = url or context["request"].path
     return format_html(
-        'data-live="{}:{}" hx-get="{}{}row={}" hx-trigger="live" hx-target="this" hx-swap="outerMorph"',
+        'data-live="{}:{}{}" hx-get="{}{}row={}" hx-trigger="live" hx-target="this" hx-swap="outerMorph"',
         obj._meta.model_name,
         obj.pk,
+        f" {kinds}" if kinds else "",
         address,
         "&" if "?" in address else "?",
         obj.pk,
@@ -162,14 +166,19 @@ def live_row(context: Context, obj: Any, url: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def live_part(context: Context, obj: Any, part: str) -> SafeString:
-    """Attributes of an object page's part (``header``, ``tab``) that refetches itself."""
+    """Attributes of an object page's part (``header``, ``tab``) that refetches itself; ``kinds`` as in ``live_row``.
+
+    The kinds are the view's ``live_kinds``, for its tab alone.
+    """
     request = context["request"]
+    kinds = getattr(context.get("view"), "live_kinds", "") if part == "tab" else ""
     query = request.GET.copy()
     query["part"] = part
     return format_html(
-        'data-live="{}:{}" data-live-part hx-get="{}?{}" hx-trigger="live" hx-target="this" hx-swap="innerMorph"',
+        'data-live="{}:{}{}" data-live-part hx-get="{}?{}" hx-trigger="live" hx-target="this" hx-swap="innerMorph"',
         obj._meta.model_name,
         obj.pk,
+        f" {kinds}" if kinds else "",
         request.path,
         query.urlencode(),
     )
