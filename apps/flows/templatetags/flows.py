@@ -9,7 +9,9 @@ from django import template
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
+from apps.core import quantities
 from apps.flows.states import RUN_STATES
 
 register = template.Library()
@@ -33,3 +35,11 @@ def minute(text: str) -> str:
     """An instant out of JSON, to the minute."""
     moment = parse_datetime(text)
     return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
+
+
+@register.filter
+def took(seconds: float | None) -> str:
+    """How long something ran. Clusters tell whole seconds, so nothing is ever said to have taken none."""
+    if seconds is None:
+        return ""
+    return _("under 1 s") if seconds < 1 else quantities.span(round(seconds))
