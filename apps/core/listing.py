@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
@@ -52,6 +53,12 @@ def page(rows: QuerySet[Any], spec: ListSpec, query: Mapping[str, str]) -> Page:
     """Apply filters, sort and cursor from the query string. Raises ``Invalid`` for what it cannot read."""
     active = {name: value for name in spec.filters if (value := query.get(name, "").strip())}
     for name, value in active.items():
+        if "\0" in value:  # PostgreSQL takes no text with it
+            raise Invalid(
+                _("The filter “%(name)s” cannot be read.") % {"name": name},
+                code="filter_invalid",
+                errors={name: _("unreadable")},
+            )
         rows = rows.filter(spec.filters[name](value))
     sort = query.get("sort") or spec.default_sort
     column = spec.sorts.get(sort.lstrip("-"))
@@ -65,9 +72,7 @@ def page(rows: QuerySet[Any], spec: ListSpec, query: Mapping[str, str]) -> Page:
     limit = _limit(query.get("limit"))
     down = sort.startswith("-")
     if query.get("cursor"):
-        value, pk = _decode(query["cursor"])
-        beyond = "lt" if down else "gt"
-        rows = rows.filter(Q(**{f"{column}__{beyond}": value}) | Q(**{column: value, f"pk__{beyond}": pk}))
+        rows = rows.filter(_beyond(rows, query["cursor"], column, "lt" if down else "gt"))
     sign = "-" if down else ""
     found = list(rows.order_by(f"{sign}{column}", f"{sign}pk")[: limit + 1])
     more = len(found) > limit
@@ -104,14 +109,20 @@ def _encode(value: Any, pk: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps([isinstance(value, datetime), raw, str(pk)]).encode()).decode()
 
 
-def _decode(text: str) -> tuple[Any, str]:
+def _beyond(rows: QuerySet[Any], cursor: str, column: str, beyond: str) -> Q:
+    """The rows after the cursor's. Raises ``Invalid`` for a cursor that no list of this sort gave out."""
     try:
-        is_time, value, pk = json.loads(base64.urlsafe_b64decode(text.encode()))
-        return (parse_datetime(value) if is_time else value), str(pk)
-    except (ValueError, TypeError, binascii.Error) as error:
+        is_time, value, pk = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+        value = parse_datetime(value) if is_time else value
+        if "\0" in str(value):
+            raise ValueError("a zero byte")
+        found = Q(**{f"{column}__{beyond}": value}) | Q(**{column: value, f"pk__{beyond}": str(pk)})
+        rows.filter(found)  # checks the values against the columns, and asks nothing
+    except (ValueError, TypeError, binascii.Error, ValidationError) as error:
         raise Invalid(
             _("The cursor of this list cannot be read."),
             code="cursor_invalid",
             next=_("Start again from the first page."),
             errors={"cursor": _("unreadable")},
         ) from error
+    return found

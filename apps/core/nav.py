@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
@@ -89,7 +90,7 @@ def links(actor: Actor, *, path: str, section: str, queue: str) -> list[Link]:
     return [
         Link(
             entry=entry,
-            url=f"{url}?queue={queue}" if entry.scoped and queue else url,
+            url=f"{url}?{urlencode({'queue': queue})}" if entry.scoped and queue else url,
             active=entry.section == active,
         )
         for entry, url in drawn

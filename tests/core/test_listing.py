@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from uuid import uuid4
+
 import pytest
 from django.db.models import Q
 
@@ -65,3 +69,21 @@ def test_a_query_that_cannot_be_read_is_refused_by_name(db: None, query: dict[st
 def test_filters_in_force_are_told_and_unknown_ones_ignored(many: list[Volume]) -> None:
     page = listing.page(Volume.objects.as_system(), SPEC, {"text": "n0", "password": "x"})
     assert dict(page.active) == {"text": "n0"} and len(page.items) == 10
+
+
+@pytest.mark.parametrize("inside", [[True, None, "x"], [False, None, "1"], [True, "2026-01-01T00:00:00Z", "no id"],
+                                    [False, "no time", "1"], [True, 5, "1"], [False, {"a": 1}, "1"]])  # fmt: skip
+def test_a_cursor_that_no_list_gave_out_is_refused_in_words(db: None, inside: list) -> None:
+    cursor = base64.urlsafe_b64encode(json.dumps(inside).encode()).decode()
+    with pytest.raises(Invalid) as refused:
+        listing.page(Volume.objects.as_system(), ListSpec(), {"cursor": cursor})
+    assert refused.value.code == "cursor_invalid"
+
+
+def test_a_zero_byte_in_a_filter_or_cursor_is_refused_in_words(db: None) -> None:
+    spec = ListSpec(filters={"name": lambda text: Q(name=text)}, default_sort="name")
+    cursor = base64.urlsafe_b64encode(json.dumps([False, "a\0b", str(uuid4())]).encode()).decode()
+    for query, code in (({"name": "a\0b"}, "filter_invalid"), ({"cursor": cursor}, "cursor_invalid")):
+        with pytest.raises(Invalid) as refused:
+            listing.page(Volume.objects.as_system(), spec, query)
+        assert refused.value.code == code

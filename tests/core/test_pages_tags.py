@@ -163,4 +163,6 @@ def test_scoped_places_carry_the_remembered_queue() -> None:
     actor = Actor(user_id=None, name="x")
     urls = {link.entry.section: link.url for link in nav.links(actor, path="/", section="", queue="vision")}
     assert urls["instances"].endswith("?queue=vision")
+    odd = {link.entry.section: link.url for link in nav.links(actor, path="/", section="", queue="a&b#c")}
+    assert odd["instances"].endswith("?queue=a%26b%23c")
     assert "queue" not in urls["audit"]
