@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from apps.catalog.models import Image, Size
+from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.errors import Conflict
 from apps.flows.document import FlowDoc, NodeDoc
@@ -27,18 +27,10 @@ from kubekit.specs import HOME_PATH
 _GONE = (VolumeState.DELETING, VolumeState.DELETED)
 
 
-def by_name_or_id(text: str) -> Q:
-    """A row is named by its name or its id."""
-    try:
-        return Q(pk=UUID(text))
-    except ValueError:
-        return Q(name=text)
-
-
 def find_queue(actor: Actor, text: str) -> Queue:
     """The living queue of this name or id. Raises ``Invalid`` at ``queue``."""
     alive = Queue.objects.for_actor(actor).exclude(state__in=(QueueState.DELETING, QueueState.DELETED))
-    found: Queue | None = alive.select_related("cluster", "team").filter(by_name_or_id(text)).first()
+    found: Queue | None = alive.select_related("cluster", "team").filter(refs.named(text)).first()
     if found is None:
         faults = Faults()
         faults.add("queue", _("There is no queue “%(name)s”.") % {"name": text}, code="queue_unknown")
@@ -92,7 +84,7 @@ def _resolve_node(
 
 
 def _one(rows: QuerySet[Any], text: str, place: str, faults: Faults, sentence: str, code: str) -> Any:
-    found = rows.filter(by_name_or_id(text)).first() if text else None
+    found = rows.filter(refs.named(text)).first() if text else None
     if found is None and text:
         faults.add(place, sentence % {"name": text}, code=code)
     return found
@@ -116,7 +108,7 @@ def _check_size(size: Size, queue: Queue, place: str, faults: Faults) -> None:
 
 def _volume(entry: VolumeDoc, place: str, *, actor: Actor, queue: Queue, faults: Faults) -> Volume | None:
     rows = Volume.objects.for_actor(actor).filter(queue=queue).exclude(state__in=_GONE)
-    found = rows.filter(by_name_or_id(entry.volume)).first()
+    found = rows.filter(refs.named(entry.volume)).first()
     if found is None:
         text = _("There is no volume “%(name)s” in the queue “%(queue)s”.")
         faults.add(place, text % {"name": entry.volume, "queue": queue.name}, code="volume_unknown")

@@ -10,6 +10,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, JSONObject
 
+from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
 from apps.flows.models import Attempt, Flow, Run, Schedule
@@ -116,14 +117,6 @@ def waiting_in_queue(queue_id: UUID, *, limit: int = 20) -> list[UUID]:
     return list(rows.exclude(reason_code="").order_by("created_at").values_list("pk", flat=True)[:limit])
 
 
-def named_or_id(column: str, text: str) -> Q:
-    """A filter of a list: the related row by name or by id."""
-    try:
-        return Q(**{f"{column}_id": UUID(text)})
-    except ValueError:
-        return Q(**{f"{column}__name": text})
-
-
 def by_id(column: str, text: str) -> Q:
     """A filter by id alone; what is no id matches nothing."""
     try:
@@ -135,7 +128,7 @@ def by_id(column: str, text: str) -> Q:
 FLOW_LIST = ListSpec(
     filters={
         "state": lambda text: Q(state__in=text.split(",")),
-        "queue": lambda text: named_or_id("queue", text),
+        "queue": lambda text: refs.named(text, "queue"),
         "owner": lambda text: Q(owner__username=text),
         "name": lambda text: Q(name=text),
         "text": lambda text: Q(name__icontains=text),
@@ -152,8 +145,8 @@ FLOW_LIST = ListSpec(
 RUN_LIST = ListSpec(
     filters={
         "state": lambda text: Q(state__in=text.split(",")),
-        "flow": lambda text: named_or_id("flow", text),
-        "queue": lambda text: named_or_id("queue", text),
+        "flow": lambda text: refs.named(text, "flow"),
+        "queue": lambda text: refs.named(text, "queue"),
         "trigger": lambda text: Q(trigger=text),
         "text": lambda text: Q(flow__name__icontains=text),
     },

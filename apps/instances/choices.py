@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from apps.catalog.models import Image, Purpose, Size
+from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.errors import Invalid
 from apps.instances.selectors import usable_queues
@@ -20,7 +21,6 @@ from apps.tenants.models import Queue
 from kubekit.errors import SpecError
 from kubekit.specs import HOME_PATH, Mount
 
-R = TypeVar("R", Queue, Image, Size, Volume)
 Reference = str | UUID
 
 
@@ -33,18 +33,9 @@ class Wanted:
     read_only: bool
 
 
-def by_id_or_name(rows: QuerySet[R], reference: Reference) -> R | None:
-    """The row with this id, else with this name."""
-    try:
-        pk = reference if isinstance(reference, UUID) else UUID(reference)
-    except ValueError:
-        return rows.filter(name=reference).first()
-    return rows.filter(Q(pk=pk) | Q(name=str(reference))).first()
-
-
 def queue(actor: Actor, reference: Reference) -> Queue:
     """A queue that the actor may know of and that is not being deleted. Raises ``Invalid``."""
-    found = by_id_or_name(usable_queues(actor), reference)
+    found = usable_queues(actor).filter(refs.named(str(reference))).first()
     if found is None:
         raise _unknown("queue", "queue_unknown", _("There is no queue “%(name)s”."), reference)
     return found
@@ -53,7 +44,7 @@ def queue(actor: Actor, reference: Reference) -> Queue:
 def image(actor: Actor, reference: Reference) -> Image:
     """A dev image of the catalogue. Raises ``Invalid``."""
     rows = images(actor)
-    found = by_id_or_name(rows, reference)
+    found = rows.filter(refs.named(str(reference))).first()
     if found is None:
         raise _unknown(
             "image",
@@ -68,7 +59,7 @@ def image(actor: Actor, reference: Reference) -> Image:
 def size(actor: Actor, reference: Reference) -> Size:
     """A size of the catalogue. Raises ``Invalid``."""
     rows = sizes(actor)
-    found = by_id_or_name(rows, reference)
+    found = rows.filter(refs.named(str(reference))).first()
     if found is None:
         raise _unknown(
             "size",
@@ -99,7 +90,7 @@ def volumes(actor: Actor, home_queue: Queue, wishes: Sequence[Mapping[str, Any]]
     taken = {HOME_PATH}
     for position, wish in enumerate(wishes):
         where = f"volumes.{position}"
-        volume = by_id_or_name(rows, wish["volume"])
+        volume = rows.filter(refs.named(str(wish["volume"]))).first()
         path = str(wish["path"])
         if volume is None:
             errors[f"{where}.volume"] = _("There is no volume “%(name)s” in the queue “%(queue)s”.") % {

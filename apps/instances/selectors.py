@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import Prefetch, Q, QuerySet
 
+from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.errors import NotFound
 from apps.core.listing import ListSpec
@@ -112,7 +113,7 @@ def named(actor: Actor, text: str) -> Instance:
 LIST = ListSpec(
     filters={
         "state": lambda text: Q(state__in=text.split(",")),
-        "queue": lambda text: _named_or_id("queue", text),
+        "queue": lambda text: refs.named(text, "queue"),
         "owner": lambda text: Q(owner__username=text),
         "text": lambda text: Q(name__icontains=text) | Q(image__name__icontains=text),
     },
@@ -125,10 +126,3 @@ LIST = ListSpec(
     },
     default_sort="-created",
 )
-
-
-def _named_or_id(column: str, text: str) -> Q:
-    try:
-        return Q(**{f"{column}_id": UUID(text)})
-    except ValueError:
-        return Q(**{f"{column}__name": text})
