@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from localkube import events
 from localkube.node.images import Images
 from localkube.node.limits import Limits
 from localkube.node.network import Network
+from localkube.node.prerequisites import POD_UIDS, may_use_pod_uids
 from localkube.node.volumes import Volumes
 from localkube.status import Object
 from localkube.store import Store
@@ -48,7 +48,7 @@ class Context:
     network: Network
     bwrap: str
     timing: Timing = field(default_factory=Timing)
-    root: bool = field(default_factory=lambda: os.geteuid() == 0)
+    root: bool = field(default_factory=lambda: may_use_pod_uids(Path("/proc/self/uid_map").read_text()))
 
     def host_uid(self, namespace: str) -> int | None:
         """As root: the uid of the host that a namespace's pods run as, which owns nothing else; None for oneself.
@@ -57,7 +57,7 @@ class Context:
         """
         if not self.root:
             return None
-        return 2_000_000_000 + zlib.crc32(f"{self.home}\0{namespace}".encode()) % 100_000_000
+        return POD_UIDS[zlib.crc32(f"{self.home}\0{namespace}".encode()) % len(POD_UIDS)]
 
     def pod_folder(self, uid: str) -> Path:
         return self.home / "pods" / uid

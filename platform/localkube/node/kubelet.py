@@ -73,6 +73,8 @@ class Kubelet:
             bwrap=bwrap,
             timing=self._timing,
         )
+        if not self._context.root:
+            self._context.volumes.images = False  # mounting them needs the stage that root prepares
         self._register(config)
         await self._clean_up()
         for resource, callback in (

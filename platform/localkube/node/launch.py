@@ -24,7 +24,9 @@ from localkube.quantity import parse
 from localkube.status import Object
 from localkube.store import now
 
-_STAGE: Final = "/mnt"
+_STAGE: Final = next((place for place in ("/mnt", "/media", "/srv") if Path(place).is_dir()), "/opt")
+"""Covered, in the mount namespace of each agent alone, by what root prepared for its pod."""
+
 _IDENTITY: Final = ("passwd", "group", "hostname", "hosts", "resolv.conf")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Final
 
 from localkube.node.agents import find_program
+
+POD_UIDS: Final = range(2_000_000_000, 2_100_000_000)
+"""Uids of the host that pods run as when localkube is root; no distribution gives them to anybody."""
 
 _SETTINGS: Final = (
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone", "1"),
@@ -29,6 +33,20 @@ def check_machine(sysctl: Path = Path("/proc/sys")) -> str:
     if trial.returncode:
         raise NodeError(explain(trial.stderr.strip(), sysctl))
     return bwrap
+
+
+def may_use_pod_uids(uid_map: str) -> bool:
+    """Whether this process is a root that may become any uid of `POD_UIDS`, by the text of /proc/self/uid_map.
+
+    Root inside a container without those uids is treated as an ordinary user.
+    """
+    if os.geteuid() != 0:
+        return False
+    for line in uid_map.splitlines():
+        first, _, count = (int(word) for word in line.split())
+        if first <= POD_UIDS.start and POD_UIDS.stop <= first + count:
+            return True
+    return False
 
 
 def explain(error: str, sysctl: Path) -> str:

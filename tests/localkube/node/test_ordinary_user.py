@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localkube.node.prerequisites import explain
+from localkube.node.prerequisites import explain, may_use_pod_uids
 
 NOBODY = 61234
 
@@ -77,3 +77,16 @@ def test_a_machine_that_forbids_user_namespaces_is_told_which_line_allows_them(
 
 def test_another_failure_is_shown_as_it_is(tmp_path: Path) -> None:
     assert "Can't mount proc" in explain("bwrap: Can't mount proc on /newroot/proc", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "root_may"),
+    [
+        ("         0          0 4294967295\n", True),
+        ("         0       1000          1\n", False),
+        ("         0     100000      65536\n", False),
+        ("         0       1000          1\n         1     100000      65536\n", False),
+    ],
+)
+def test_a_root_without_the_uids_of_pods_is_an_ordinary_user(uid_map: str, root_may: bool) -> None:
+    assert may_use_pod_uids(uid_map) is (root_may and os.geteuid() == 0)
