@@ -188,7 +188,7 @@ def _is_young(volume: Volume) -> bool:
 
 def _wait(volume: Volume, claim: Claim, reason: Reason) -> datetime:
     transition(volume, volume.state, actor=ACTOR, claim=claim, reason=reason, expect={volume.state})
-    return timezone.now() + LOOK
+    return timezone.now() + (LOOK if _is_young(volume) else SLOW_LOOK)
 
 
 def _fail(volume: Volume, claim: Claim, reason: Reason) -> None:
