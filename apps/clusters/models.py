@@ -17,6 +17,8 @@ from apps.core.scoping import EVERYTHING, NOTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
 
+SOFT_LIMITS_LABEL = "localkube.io/limits"
+
 
 class Exposure(models.TextChoices):
     """How instances become reachable from a browser."""
@@ -111,6 +113,11 @@ class Node(models.Model):
     def resources(self) -> list[tuple[str, int, int]]:
         """``(resource, requested, allocatable)`` for pages: CPU, memory, then GPUs."""
         return resources_of(self.requested, self.allocatable)
+
+    @property
+    def has_soft_limits(self) -> bool:
+        """Whether a program may exceed its memory for a moment: the embedded cluster's node says so of itself."""
+        return bool(self.labels.get(SOFT_LIMITS_LABEL) == "soft")
 
     def free(self, resource: str) -> int:
         """What is left of a resource on this node."""

@@ -48,6 +48,12 @@ def nodes(actor: Actor, cluster: Cluster) -> QuerySet[Node]:
     return rows.filter(cluster=cluster).order_by("name")
 
 
+def limits_are_soft(cluster_pk: UUID, node: str) -> bool:
+    """Whether this node only measures memory and ends what is over; no more than that is told of it."""
+    found = Node.objects.as_system().filter(cluster_id=cluster_pk, name=node).first()
+    return found is not None and found.has_soft_limits
+
+
 def capacities(clusters: Iterable[Cluster]) -> Mapping[UUID, Capacity]:
     """Sums over the ready nodes of each cluster, in one statement. Sums say nothing about whose pods they are."""
     found = {cluster.pk: Capacity() for cluster in clusters}

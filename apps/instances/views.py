@@ -14,6 +14,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.clusters.selectors import limits_are_soft
 from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import NotFound
 from apps.core.pages import (
@@ -108,6 +109,7 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
         "may_enter": may_enter,
         "has_key": may_enter and instance.state in LAUNCHED,
         "launched": instance.state in LAUNCHED,
+        "soft_limit": bool(instance.node) and limits_are_soft(instance.queue.cluster_id, instance.node),
     }
 
 

@@ -203,12 +203,14 @@ def test_the_fleet_shows_nodes_and_sums(client: Client) -> None:
             seen_at=timezone.now(),
             allocatable={"cpu_millis": 4000, "memory_bytes": 8 << 30, "nvidia.com/gpu": 1},
             requested={"cpu_millis": 1500},
+            labels={"localkube.io/limits": "soft" if name == "c" else "hard"},
         )
     page = client.get("/clusters").content.decode()
     assert "3 CPU / 8 CPU" in page
     assert "2 / 3" in page
     page = client.get(f"/clusters/{cluster.pk}").content.decode()
     assert "not ready" in page
+    assert page.count("soft limit") == 1
 
 
 class Checked(FakeCluster):

@@ -9,8 +9,10 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from apps.clusters import access
+from apps.clusters.models import Node
 from apps.instances import services
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
@@ -114,6 +116,16 @@ def test_the_overview_shows_stages_with_seconds_and_how_to_get_in(world: World, 
     assert "Open JupyterLab" in text
     assert f"i-{instance.pk.hex}.apps.localhost" in text
     assert "Show the key" in text
+
+
+def test_a_node_that_only_measures_memory_is_said_to_have_a_soft_limit(world: World, client: Client) -> None:
+    instance = world.running()
+    seen = {"cluster": world.queue.cluster, "name": instance.node, "ready": True, "seen_at": timezone.now()}
+    node = Node.objects.create(**seen, labels={"localkube.io/limits": "hard"})
+    assert "soft limit" not in client.get(f"/instances/{instance.pk}").content.decode()
+    node.labels = {"localkube.io/limits": "soft"}
+    node.save()
+    assert "soft limit: memory is measured" in client.get(f"/instances/{instance.pk}").content.decode()
 
 
 def test_the_banner_has_sentence_evidence_and_the_next_step(world: World, client: Client) -> None:
