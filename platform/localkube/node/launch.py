@@ -178,6 +178,7 @@ class Launcher:
         made = self._sandbox(container, image)
         options = bwrap_options(made, system=system_binds(), locate=self._locate)
         child = f"{state.name}.{state.restarts}"
+        self._prune(state)
         self.program = made.argv[0]
         pid = await agent.start(child, options=options, argv=made.argv, log=f"{child}.log", record=f"{child}.json")
         limits = container.get("resources", {}).get("limits") or {}
@@ -186,6 +187,13 @@ class Launcher:
         group.add(pid)
         self._groups[state.name] = group
         return await agent.go(child)
+
+    def _prune(self, state: ContainerState) -> None:
+        """Keep the log of the last run alone: a container in a crash loop must not fill the disk."""
+        for path in self.state_folder.glob(f"{state.name}.*"):
+            number = path.name.removeprefix(f"{state.name}.").split(".")[0]
+            if number.isdigit() and int(number) < state.restarts - 1:
+                path.unlink()
 
     def group(self, name: str) -> Group | None:
         """The limits of a running container, for commands that join it."""
@@ -248,9 +256,10 @@ class Launcher:
             return {"code": 137, "started": state.running_since or "", "finished": now(), "orphaned": True}
         return record
 
-    def oom_killed(self, state: ContainerState) -> bool:
+    def oom_killed(self, state: ContainerState, code: int) -> bool:
+        """Whether its program was killed for memory; one that outlived the end of a child was not."""
         group = self._groups.get(state.name)
-        return group is not None and group.oom_killed()
+        return code == 137 and group is not None and group.oom_killed()
 
     def free(self, state: ContainerState) -> None:
         """Release the limits of a container that has ended."""

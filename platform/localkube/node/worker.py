@@ -428,7 +428,7 @@ class Worker:
 
     def _settle(self, container: ContainerState, record: dict[str, Any]) -> None:
         reason, message = None, self.launcher.last_words(container, self.spec_of(container.name), int(record["code"]))
-        if self.launcher.oom_killed(container):
+        if self.launcher.oom_killed(container, int(record["code"])):
             reason = "OOMKilled"
             self.event(
                 "OOMKilling",

@@ -62,7 +62,8 @@ class Node:
         return await self.until(pod, lambda p: p["status"].get("phase") in ("Succeeded", "Failed"), timeout_s)
 
     async def running(self, pod: Any) -> Any:
-        return await self.until(pod, lambda p: "running" in main_state(p))
+        """Once its container has started (it may have ended since)."""
+        return await self.until(pod, lambda p: main_state(p).keys() & {"running", "terminated"})
 
     async def log(self, pod: Any, **options: Any) -> str:
         defaults = {"since": None, "tail_lines": None, "timestamps": False, "limit_bytes": None, "previous": False}

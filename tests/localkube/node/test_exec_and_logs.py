@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from localkube.node import logs
+from localkube.node import agent, logs
 from localkube.node.logs import parse
 from localkube.status import ApiError
 from tests.localkube.node.support import Node
@@ -162,3 +164,49 @@ async def test_tail_counts_lines_not_pieces_at_any_length(tmp_path: Path, count:
 def test_a_stored_line_is_parsed_with_its_spaces() -> None:
     assert parse(b"T stdout F  two  spaces ") == (b"T", b" two  spaces ", True)
     assert parse(b"T stderr P ") == (b"T", b"", False)
+
+
+async def test_a_large_log_moves_on_to_a_new_file_and_readers_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "_LOG_LIMIT", 2000)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    writer = agent.LogWriter(folder, "log")
+    alive = True
+    options: Any = {"since": None, "tail_lines": None, "timestamps": False, "limit_bytes": None}
+
+    async def follow() -> str:
+        pieces = logs.read(tmp_path / "log", running=lambda: alive, follow=True, **options)
+        return b"".join([piece async for piece in pieces]).decode()
+
+    writer.write("stdout", b"0\n")
+    reader = asyncio.create_task(follow())
+    await asyncio.sleep(0.05)
+    for number in range(1, 60):
+        writer.write("stdout", f"{number}\n".encode())
+    await asyncio.sleep(0.3)
+    alive = False
+    assert (await reader).split() == [str(number) for number in range(60)]
+    assert (tmp_path / "log.1").exists()
+    writer.close()
+    os.close(folder)
+
+
+async def test_a_line_in_pieces_is_one_line_with_one_timestamp(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    writer = agent.LogWriter(folder, "log")
+    for piece in (b"one ", b"line\ntwo", b""):
+        writer.write("stdout", piece)
+    writer.close()
+    os.close(folder)
+    pieces = logs.read(
+        tmp_path / "log",
+        running=lambda: False,
+        follow=False,
+        since=None,
+        tail_lines=None,
+        timestamps=True,
+        limit_bytes=None,
+    )
+    text = b"".join([piece async for piece in pieces]).decode()
+    assert [line.partition(" ")[2] for line in text.splitlines()] == ["one line", "two"]

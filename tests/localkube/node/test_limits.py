@@ -38,6 +38,21 @@ async def test_a_program_over_its_memory_limit_is_oom_killed(limited: Node) -> N
     assert any(reason == "OOMKilling" and "64Mi" in text for reason, text in limited.events(pod))
 
 
+async def test_a_program_that_outlives_a_killed_child_is_not_called_oom_killed(node: Node) -> None:
+    script = f"""
+import subprocess, sys
+child = subprocess.run([sys.executable, '-c', {GREEDY!r}])
+print(child.returncode)
+"""
+    pod = node.create(script, resources={"limits": {"memory": "64Mi"}})
+    done = await node.finished(pod, timeout_s=20)
+    if node.kubelet.context.limits.hard and not list(Path("/sys/fs/cgroup").glob("cgroup.controllers")):  # noqa: ASYNC240
+        assert await node.log(pod) == "-9\n"
+        assert main_state(done)["terminated"]["reason"] == "Completed"
+    else:  # version 2 and soft limits kill the whole container
+        assert main_state(done)["terminated"]["reason"] == "OOMKilled"
+
+
 async def test_a_program_below_its_limit_lives(limited: Node) -> None:
     script = "import time; held = bytearray(20 * 1024 * 1024); time.sleep(0.6); print(len(held))"
     assert await limited.output(script, resources={"limits": {"memory": "128Mi"}}) == "20971520\n"

@@ -58,6 +58,15 @@ async def test_always_restarts_with_back_off(node: Node) -> None:
     assert await node.log(pod, previous=True) == ""
 
 
+async def test_a_crash_loop_keeps_the_log_of_one_earlier_run(node: Node) -> None:
+    pod = node.create("print('once'); raise SystemExit(1)", spec={"restartPolicy": "Always"})
+    await node.running(pod)
+    await node.until(pod, lambda p: p["status"]["containerStatuses"][0]["restartCount"] >= 3, timeout_s=20)
+    state = node.home / "pods" / pod["metadata"]["uid"] / "state"
+    assert len(list(state.glob("main.*.log"))) == 2
+    assert await node.log(pod, previous=True) == "once\n"
+
+
 async def test_on_failure_ends_at_the_first_success(node: Node) -> None:
     script = "import os; n = len(os.listdir('/data')); open(f'/data/{n}', 'w'); raise SystemExit(n < 2)"
     spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "d", "emptyDir": {}}]}
