@@ -80,6 +80,8 @@ def reap(cluster: Cluster) -> list[Orphan]:
     now = timezone.now()
     rows = Orphan.objects.as_system().filter(cluster=cluster)
     known = {row.uid: row for row in rows.filter(uid__in=[raw["metadata"]["uid"] for _label, raw in found])}
+    # Removed by a reaper that died before it could say so, or by somebody else.
+    rows.filter(removed_at=None).exclude(uid__in=known).update(removed_at=now)
     removed: list[Orphan] = []
     for label, raw in found:
         row = known.get(raw["metadata"]["uid"])

@@ -98,10 +98,10 @@ class Collector:
     async def _collect(self, pk: UUID) -> None:
         """Follow one attempt's log until it is complete or the attempt has ended."""
         while True:
-            attempt = await control.in_thread(logs.attempt_row, pk)
-            if attempt is None or not _goes_on(attempt):
-                return
             try:
+                attempt = await control.in_thread(logs.attempt_row, pk)
+                if attempt is None or not _goes_on(attempt):
+                    return
                 await self._follow(attempt)
             except logs.Moved:
                 continue

@@ -108,11 +108,12 @@ def _is_chatter(instance: Instance, note: EventNote) -> bool:
 
 
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
-    """After each complete list: look at every instance whose pod should be there and is not, or the reverse."""
-    present = {labels.get(names.ID) for labels in ((raw.get("metadata") or {}).get("labels") or {} for raw in raws)}
+    """After each complete list: look at every instance whose pod is not there, or is not as the row has it."""
+    listed = {pod.labels.get(names.ID): pod for pod in map(observe_pod, raws)}
     with_pod = selectors.on_cluster(cluster_id, states=LAUNCHED | {S.STOPPING, S.DELETING})
-    for pk in with_pod.values_list("pk", flat=True):
-        if str(pk) not in present:
+    for pk, state in with_pod.values_list("pk", "state"):
+        pod = listed.get(str(pk))
+        if pod is None or (pod.ready and not pod.deleting) != (state == S.RUNNING):
             reconciling.send_hint(KIND, pk)
 
 

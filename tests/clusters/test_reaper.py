@@ -68,3 +68,11 @@ def test_a_silent_cluster_is_left_for_the_next_round(world: World) -> None:  # n
     world.cluster.away = True
     reaper.reap_all()
     assert not Orphan.objects.as_system().exists()
+
+
+def test_what_a_reaper_removed_before_it_died_is_noted_by_the_next(world: World) -> None:  # noqa: F811
+    forget(world.running())
+    reaper.reap(world.queue.cluster)
+    world.cluster.objects.clear()
+    assert reaper.reap(world.queue.cluster) == []
+    assert not Orphan.objects.as_system().filter(removed_at__isnull=True).exists()

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.core.actors import Actor
-from apps.flows import logs, services
+from apps.flows import logs, services, watch
 from apps.flows.models import Attempt, Flow, Run
 from apps.tenants import ledger
 from apps.tenants.models import Reservation
@@ -356,3 +356,18 @@ def test_waiting_attempts_start_in_their_order(
         look(first)
     assert ("attempt", second.pk) in no_hints
     assert ("attempt", third.pk) not in no_hints
+
+
+def test_an_end_that_the_watch_missed_is_looked_at_after_the_next_list(
+    kube: FakeKube, run: Run, no_hints: list[tuple[str, Any]]
+) -> None:
+    attempt = look(attempt_of(run))
+    pod = kube.only()
+    kube.run(pod)
+    attempt = look(attempt)
+    no_hints.clear()
+    watch.pods_listed(run.queue.cluster_id, [kube.only()])
+    assert no_hints == []
+    kube.finish(pod, exit_code=0)
+    watch.pods_listed(run.queue.cluster_id, [kube.only()])
+    assert no_hints == [("attempt", attempt.pk)]

@@ -131,6 +131,14 @@ def test_after_a_list_what_has_no_pod_is_looked_at(world: World, hints: list[Hin
     assert not hinted(hints, with_pod)
 
 
+def test_after_a_list_what_is_no_longer_ready_is_looked_at(world: World, hints: list[Hint]) -> None:
+    instance = world.running()
+    hints.clear()
+    pod = world.cluster.wait("CrashLoopBackOff", restarts=1)
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    assert hinted(hints, instance)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_cluster_that_goes_away_is_said_by_its_instances(world: World, hints: list[Hint]) -> None:
     running = world.running()
