@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,22 @@ from typing import Any
 import psycopg
 
 from mlportal.paths import Home
-from tests.crash.observer import Observer
+from mlportal.processes import all_pids, left_behind
+from mlportal.supervise import recorded
+from tests.crash.observer import Observer, id_of
 from tests.journeys.portal import Answer, Portal, wait_until
 from tests.journeys.sinks import MailSink, WebhookSink
 
 #: Generous, because other tests share the machine; a case that converges takes seconds.
 PATIENCE_S = 90.0
 Made = dict[str, Any]
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @dataclass
@@ -69,13 +78,32 @@ class Stage:
         """SIGKILL, then wait until another process has taken its place and works."""
         before = self.pid(program)
         assert before is not None
-        os.kill(before, signal.SIGKILL)
+        # PostgreSQL may run inside a wrapper; the server itself is what dies.
+        lock = self.home.postgres_data / "postmaster.pid"
+        os.kill(int(lock.read_text().split()[0]) if program == "postgres" else before, signal.SIGKILL)
 
         def replaced() -> bool:
             now = self.pid(program)
             return now not in (None, before) and self._works(program)
 
         wait_until(f"new {program} in the place of {before}", replaced, seconds=PATIENCE_S, every=0.05)
+
+    def kill_supervisor(self, *, programs: bool = False, pods: bool = False) -> None:
+        """SIGKILL the supervisor, and at the same moment its programs, and the pods with their agents."""
+        process = self.portal.process
+        assert process is not None
+        # Stopped first, or it would start again what is killed before it.
+        process.send_signal(signal.SIGSTOP)
+        doomed: set[int] = set()
+        if programs:
+            doomed |= {one.pid for one in left_behind(home=self.home.root, recorded=recorded(self.home.processes_file))}
+        if pods:
+            doomed |= {pid for pid in all_pids() if os.fsencode(self.home.root) in _command_line(pid)}
+        for pid in doomed - {process.pid}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.kill()
+        process.wait(timeout=30)
 
     def wait_for_all(self) -> None:
         """Until every program works: the portal calls itself ready as soon as it has a first page."""
@@ -138,12 +166,14 @@ class Stage:
         )
         return {str(pk) for (pk,) in rows}
 
-    def everything_is_gone(self) -> None:
-        """No object in the cluster, no room held in the ledger or by the cluster's own count."""
+    def everything_is_gone(self, *, but: str = "") -> None:
+        """No object in the cluster, no room held in the ledger or by the cluster's own count, save of one row."""
 
         def left() -> list[str]:
-            objects = [f"{raw['kind']} {raw['metadata']['name']}" for raw in self.observer.objects()]
-            return [*objects, *sorted(self.reserved()), *self.observer.quota_used()]
+            objects = self.observer.objects()
+            found = [f"{raw['kind']} {raw['metadata']['name']}" for raw in objects if id_of(raw) != but]
+            found += sorted(self.reserved() - {but})
+            return found if but else found + self.observer.quota_used()
 
         try:
             wait_until("portal that holds nothing", lambda: not left(), seconds=PATIENCE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from kubekit.streams import Streams
 KINDS = ("Pod", "StatefulSet", "Service", "Ingress", "Secret")
 OURS = {"app.kubernetes.io/part-of": "mlportal"}
 Raw = dict[str, Any]
+
+
+def id_of(raw: Raw) -> str:
+    """The row that an object was made for."""
+    found: str = raw["metadata"]["labels"].get(names.ID, "")
+    return found
 
 
 class Observer:
@@ -88,3 +95,29 @@ class Observer:
         assert quotas, "the queue has a quota in the cluster"
         used = [(quota["status"].get("used") or {}).get("requests.cpu", "0") for quota in quotas]
         return [f"quota counts {text} CPU" for text in used if text not in ("0", "0m")]
+
+    def make_orphan(self) -> None:
+        """A task pod as a worker makes it that comes too late: with our labels and finalizer, and no row behind it."""
+        cluster = Cluster(self.credentials)
+        try:
+            (quota,) = cluster.list("ResourceQuota", labels=OURS)
+            labels = {**OURS, names.INSTALL: quota["metadata"]["labels"][names.INSTALL]}
+            labels |= {names.KIND: "attempt", names.ID: str(uuid.uuid4()), names.ATTEMPT: "1"}
+            room = {"cpu": "100m", "memory": "64Mi"}
+            container = {
+                "name": "main",
+                "image": "mlportal/python:1",
+                "command": ["sleep", "600"],
+                "resources": {"requests": room, "limits": room},
+            }
+            metadata = {"name": "orphan", "namespace": quota["metadata"]["namespace"], "labels": labels}
+            cluster.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {**metadata, "finalizers": [names.RESULT_FINALIZER]},
+                    "spec": {"restartPolicy": "Never", "containers": [container]},
+                }
+            )
+        finally:
+            cluster.close()

@@ -64,7 +64,7 @@ def alarms_of(stage: Stage, run: str) -> Alarms:
 
 
 def ended_as_it_should(
-    stage: Stage, run: Made, *, attempts: int = 1, log: str | None = LOG, doubled: bool = False
+    stage: Stage, run: Made, *, attempts: int = 1, log: str | None = LOG, doubled: bool = False, but: str = ""
 ) -> None:
     """All that must hold of a failed run whatever was killed meanwhile."""
     assert run["state"] == "failed"
@@ -84,7 +84,7 @@ def ended_as_it_should(
     assert (found.different_mails, found.different_calls) == (1, 1), "one alarm for each channel"
     if not doubled:
         assert (found.mails, found.calls) == (1, 1)
-    stage.everything_is_gone()
+    stage.everything_is_gone(but=but)
 
 
 @pytest.mark.parametrize(
