@@ -135,6 +135,15 @@
   document.addEventListener("htmx:after:swap", reach);
 
   // --- htmx ---------------------------------------------------------------------------------------------------------
+  // The address of a filtered list holds what was chosen and the sort in force, nothing empty.
+  document.addEventListener("htmx:config:request", (event) => {
+    const { sourceElement, request } = event.detail.ctx;
+    if (!sourceElement.matches("#filters")) return;
+    const sort = new URLSearchParams(location.search).get("sort");
+    if (sort) request.body.set("sort", sort);
+    for (const [name, value] of [...request.body]) if (value === "") request.body.delete(name);
+  });
+
   // An error that brings no place of its own (a fault, a page of the server in front) is never put into the page.
   document.addEventListener("htmx:after:request", (event) => {
     const { response, hx, sourceElement } = event.detail.ctx;

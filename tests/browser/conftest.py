@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,11 +20,13 @@ def portal() -> Iterator[Site]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium; a missing one fails the test, it never skips."""
-    # Playwright runs an event loop in this thread; Django's guard would then refuse the database to later tests.
-    os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    """Headless Chromium; a missing one fails the test, it never skips.
+
+    Playwright keeps an event loop in this thread while it is open: not a moment longer than these tests need it,
+    or asynchronous tests of the same worker could not start theirs.
+    """
     with sync_playwright() as play:
         chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium

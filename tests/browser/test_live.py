@@ -97,8 +97,10 @@ def test_without_its_channel_the_page_says_since_when_and_asks_itself(page: Any,
 
 def test_filters_go_into_the_address_and_come_back_with_it(page: Any, portal: Site) -> None:
     page.goto(f"{portal.origin}/instances")
+    page.locator("thead a", has_text="Name").click()
+    page.wait_for_url("**/instances?sort=name")
     page.locator("#filters select[name=state]").select_option("failed")
-    page.wait_for_url("**/instances?state=failed*")
+    page.wait_for_url("**/instances?state=failed&sort=name")
     expect(page.locator("#rows tr")).to_have_count(1)
     page.locator("#filters [type=search]").fill("nothing-like-this")
     expect(page.locator(".empty-list-title")).to_have_text("Nothing matches these filters.")
