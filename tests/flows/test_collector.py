@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import OperationalError
 
 from apps.clusters import access
 from apps.flows import collector as module
@@ -95,6 +96,29 @@ async def test_a_log_that_breaks_off_again_and_again_is_stored_once(
     stop.set()
     await asyncio.wait_for(loop, 5)
     assert streams.open == 0
+
+
+async def test_a_database_that_is_away_for_a_moment_ends_no_log(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, real, failures = BrokenStreams(), logs.attempt_row, [OperationalError("restarting")]
+
+    def row_or_failure(pk: UUID) -> Attempt | None:
+        if failures:
+            raise failures.pop()
+        return real(pk)
+
+    monkeypatch.setattr(module, "Streams", lambda credentials: streams)
+    monkeypatch.setattr(module.logs, "attempt_row", row_or_failure)
+    collector, stop = Collector(), asyncio.Event()
+    loop = asyncio.create_task(collector.run(stop))
+    for _ in range(500):
+        if streams.asked:
+            break
+        await asyncio.sleep(0.02)
+    assert streams.asked
+    stop.set()
+    await asyncio.wait_for(loop, 5)
 
 
 async def test_the_watch_starts_a_stream_that_no_look_had_found(
