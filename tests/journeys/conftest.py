@@ -54,9 +54,12 @@ def portal(tmp_path_factory: pytest.TempPathFactory, mail: MailSink, webhook: We
     assert found.stop() == 0, found.log.read_text()[-4000:]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium. A missing browser is a failure, not a skip."""
+    """Headless Chromium. A missing browser is a failure, not a skip.
+
+    Playwright keeps an event loop in this thread while it is open; asynchronous tests of the same worker need their own.
+    """
     assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
