@@ -145,6 +145,16 @@ class Images:
             library_cache = await self._library_cache(base)
         return Image(reference, f"sha256:{content}", place / "venv", base, library_cache, source.command)
 
+    def prune(self, in_use: str) -> None:
+        """Remove what no reference of the table leads to any more, but nothing whose key occurs in `in_use`."""
+        needed: set[str] = set()
+        for source in self._sources.values():
+            needed |= {_content_hash(source), f"layer-{_hash_of(source.requirements)}"}
+        for entry in self._cache.glob("*") if self._cache.is_dir() else ():
+            key = entry.name.partition(".")[0]
+            if not key.startswith("ld-") and key not in needed and key not in in_use:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
     async def _made(self, key: str, fill: Callable[[Path], Awaitable[None]]) -> Path:
         """A folder of the cache, filled if it is not there; half-filled ones never show."""
         place = self._cache / key

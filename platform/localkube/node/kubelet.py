@@ -164,6 +164,9 @@ class Kubelet:
                     await agent.shutdown()
                 shutil.rmtree(folder, ignore_errors=True)
         context.limits.sweep({f"{uid}-" for uid in alive})
+        if "LOCALKUBE_IMAGE_CACHE" not in os.environ:  # a shared cache may serve other tables
+            staged = [path.read_text() for path in (context.home / "pods").glob("*/staged.json")]
+            await asyncio.to_thread(context.images.prune, " ".join(staged))
         known = {volume["metadata"]["name"] for volume in context.store.iterate("persistentvolumes")}
         context.volumes.keep_only(known)
 

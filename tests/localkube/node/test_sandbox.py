@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,23 @@ def test_without_a_table_every_image_is_unknown(tmp_path: Path) -> None:
         Images(None, tmp_path).source("x")
 
 
-def test_a_failed_build_leaves_nothing_and_tells_why(tmp_path: Path) -> None:
-    import asyncio
+def test_images_that_nothing_leads_to_go_unless_a_pod_runs_from_them(tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "requirements.txt").touch()
+    table = tmp_path / "images.toml"
+    table.write_text('[images."x:1"]\nfolder = "bare"\ncommand = ["x"]\n')
+    images = Images(table, tmp_path / "cache")
+    asyncio.run(images.pull("x:1", lambda _text: None))
+    built = {path.name for path in (tmp_path / "cache").iterdir()}
+    for name in ("0ld", "layer-0ld", "busy"):
+        (tmp_path / "cache" / name).mkdir()
+    (tmp_path / "cache" / "0ld.lock").touch()
+    images.prune('{"venv": "/cache/busy/venv"}')
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == built | {"busy"}
+    assert images.present("x:1")
 
+
+def test_a_failed_build_leaves_nothing_and_tells_why(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "requirements.txt").write_text("this is no requirement\n")
     table = tmp_path / "images.toml"
