@@ -97,17 +97,18 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
     home = Home(root=Path(values.get("PORTAL_HOME") or ROOT / ".portal").expanduser().absolute())
     database_url = values.get("DATABASE_URL", "")
     redis_url = values.get("REDIS_URL", "")
+    cluster = _cluster(values.get("PORTAL_CLUSTER") or "local")
     return Environment(
         home=home,
         http_address=_address(values.get("PORTAL_HTTP_ADDRESS") or "127.0.0.1"),
         http_port=_port("PORTAL_HTTP_PORT", values.get("PORTAL_HTTP_PORT") or "8000"),
-        apps_domain=_domain(values.get("PORTAL_APPS_DOMAIN") or "apps.localhost"),
+        apps_domain=_domain(values.get("PORTAL_APPS_DOMAIN") or "apps.localhost", local=cluster == "local"),
         admin_password=values.get("PORTAL_ADMIN_PASSWORD") or None,
         database=parse_database_url(database_url) if database_url else embedded_database(home),
         database_embedded=not database_url,
         redis_url=_redis(redis_url) if redis_url else f"unix://{home.redis_socket}",
         redis_embedded=not redis_url,
-        cluster=_cluster(values.get("PORTAL_CLUSTER") or "local"),
+        cluster=cluster,
         secret_file=Path(values.get("PORTAL_SECRET_FILE") or home.secret_file).expanduser().absolute(),
         smtp_url=_smtp(values.get("PORTAL_SMTP_URL") or ""),
         mail_from=values.get("PORTAL_MAIL_FROM") or "portal@localhost",
@@ -192,10 +193,16 @@ def _bracketed(address: str) -> str:
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
 
-def _domain(text: str) -> str:
+def _domain(text: str, *, local: bool) -> str:
+    """Where instances are. Those of the embedded cluster are served over plain HTTP, so on this machine alone."""
     domain = text.lower().strip(".")
     if not re.fullmatch(rf"{_LABEL}(?:\.{_LABEL})*", domain) or len(domain) > 200:
         raise BadEnvironment(f"PORTAL_APPS_DOMAIN is {text!r}; it must be a host name such as apps.example.org.")
+    if local and domain != "localhost" and not domain.endswith(".localhost"):
+        raise BadEnvironment(
+            f"PORTAL_APPS_DOMAIN is {text}, but the embedded cluster speaks plain HTTP, over which keys could be read "
+            "on the way. Use a name that ends in .localhost, or a real cluster with HTTPS (PORTAL_CLUSTER)."
+        )
     return domain
 
 

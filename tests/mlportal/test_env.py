@@ -31,6 +31,7 @@ def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
         ("PORTAL_HTTP_ADDRESS", "::", "HTTPS"),
         ("PORTAL_HTTP_ADDRESS", "localhost", "IP address"),
         ("PORTAL_APPS_DOMAIN", "apps_x/..", "host name"),
+        ("PORTAL_APPS_DOMAIN", "apps.example.org", "plain HTTP"),
         ("DATABASE_URL", "mysql://u@h/n", "postgresql://"),
         ("DATABASE_URL", "postgresql://u@h", "no database name"),
         ("DATABASE_URL", "postgresql://u@h:port/n", "DATABASE_URL"),
@@ -47,6 +48,13 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(name, value, part):
         env.read({name: value})
     assert name in str(caught.value)
     assert part in str(caught.value)
+
+
+def test_instances_of_a_real_cluster_may_be_anywhere(tmp_path):
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text("{}", encoding="utf-8")
+    found = env.read({"PORTAL_APPS_DOMAIN": "apps.example.org", "PORTAL_CLUSTER": str(kubeconfig)})
+    assert found.apps_domain == "apps.example.org"
 
 
 def test_loopback_of_either_family_is_accepted():
