@@ -58,7 +58,8 @@ def portal(tmp_path_factory: pytest.TempPathFactory, mail: MailSink, webhook: We
 def browser() -> Iterator[Browser]:
     """Headless Chromium. A missing browser is a failure, not a skip.
 
-    Playwright keeps an event loop in this thread while it is open; asynchronous tests of the same worker need their own.
+    Playwright keeps an event loop in this thread while it is open, and asynchronous tests of the same worker need
+    one of their own.
     """
     assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
     with sync_playwright() as playwright:
