@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -15,8 +16,16 @@ from localkube.status import Object
 DEFAULT_UID: Final = 1000
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([^()]+)\)")
 
+_BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
 Lookup = Callable[[str, str], Mapping[str, bytes] | None]
 """(kind, name) -> content of a Secret ("secret") or ConfigMap ("configMap") of the pod's namespace."""
+
+
+def trust(exists: Callable[[str], bool] = os.path.exists) -> dict[str, str]:
+    """Variables that make programs trust whom this machine trusts: Python packages bring lists of their own."""
+    found = next((path for path in _BUNDLES if exists(path)), None)
+    return {"SSL_CERT_FILE": found, "REQUESTS_CA_BUNDLE": found} if found else {}
 
 
 class ConfigError(RuntimeError):
@@ -35,6 +44,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def environment(pod: Object, container: Object, lookup: Lookup) -> dict[str, str]:
     """The container's variables, in Kubernetes' order of precedence. Raises ConfigError."""
     env = {"PATH": PATH, "HOME": "/root", "HOSTNAME": pod["metadata"]["name"], "LANG": "C.UTF-8"}
+    env |= trust()
     for source in container.get("envFrom", []):
         kind = "secret" if "secretRef" in source else "configMap"
         reference = source[f"{kind}Ref"]

@@ -114,6 +114,16 @@ def test_environment_in_order_of_precedence() -> None:
     assert "D" not in env
 
 
+def test_programs_trust_whom_the_machine_trusts_unless_told_otherwise() -> None:
+    assert containers.trust(lambda path: path.startswith("/etc/pki")) == {
+        "SSL_CERT_FILE": "/etc/pki/tls/certs/ca-bundle.crt",
+        "REQUESTS_CA_BUNDLE": "/etc/pki/tls/certs/ca-bundle.crt",
+    }
+    assert containers.trust(lambda _path: False) == {}
+    env = environment(POD, {"env": [{"name": "SSL_CERT_FILE", "value": "/own"}]}, lambda _kind, _name: None)
+    assert env["SSL_CERT_FILE"] == "/own"
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
