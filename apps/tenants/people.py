@@ -33,13 +33,18 @@ def create(
     password: str = "",
     is_platform_admin: bool = False,
 ) -> tuple[User, str]:
-    """A new account and, when no password was given, the one that was made for it: shown once, changed at sign-in."""
+    """A new account and, when no password was given, the one that was made for it: shown once, changed at sign-in.
+
+    The same ``id`` again (a double click, a lost answer) answers the first account, with a new password while nobody
+    has signed in: the one that was made first may never have been seen.
+    """
     require_admin(actor)
     username = check_username(username)
     check_email(email)
     known = User.objects.as_system().filter(pk=id).first() if id else None
     if known is not None:
-        return known, ""
+        unseen = not password and known.must_change_password and known.last_login is None
+        return known, reset_password(actor=actor, user=known) if unseen else ""
     made = "" if password else new_password()
     if password:
         check_password(password, User(username=username, email=email))

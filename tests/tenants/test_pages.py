@@ -165,6 +165,15 @@ def test_a_new_account_shows_its_password_once_and_stores_it_nowhere(admin: Clie
     assert password not in admin.get("/users").content.decode()
 
 
+def test_a_double_click_on_make_the_account_leaves_a_password_that_works_on_the_page(admin: Client) -> None:
+    once = str(uuid.uuid4())
+    admin.post("/users/new", {"username": "li.hua", "once": once})
+    answer = admin.post("/users/new", {"username": "li.hua", "once": once})
+    password = re.search(r"data-once>.*?<code>([^<]+)</code>", answer.content.decode())[1]
+    assert Client().login(username="li.hua", password=password)
+    assert "data-once" not in admin.post("/users/new", {"username": "li.hua", "once": once}).content.decode()
+
+
 def test_an_account_is_deactivated_and_promoted_by_buttons(admin: Client) -> None:
     person = make.user()
     admin.post(reverse("tenants:user-make-admin", args=[person.pk]))
