@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,16 @@ from localkube.config import Config
 from localkube.server import Server
 from tests.localkube.client import Client
 from tests.localkube.fake_node import FakeNode
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The tests of kubectl are for machines that have one: neither PyPI nor Debian has a current one to install."""
+    with_kubectl = [item for item in items if "kubectl" in getattr(item, "fixturenames", ())]
+    if not with_kubectl or shutil.which("kubectl"):
+        return
+    warnings.warn(f"kubectl is not installed: {len(with_kubectl)} tests of it are left out", stacklevel=1)
+    config.hook.pytest_deselected(items=with_kubectl)
+    items[:] = [item for item in items if item not in with_kubectl]
 
 
 class Cluster:
