@@ -255,7 +255,16 @@ def missing(cluster: Cluster, namespace: str | None, name: str, *, kind: str = "
 def free(cluster: Cluster, pod: dict[str, Any]) -> None:
     """Take our finalizer off a pod, as the portal does once the result is stored."""
     metadata = pod["metadata"]
-    if names.RESULT_FINALIZER in (metadata.get("finalizers") or ()):
+    if names.RESULT_FINALIZER not in (metadata.get("finalizers") or ()):
+        return
+
+    def done() -> bool:
         fresh = cluster.get("Pod", metadata["namespace"], metadata["name"])["metadata"]
         patch = task.without_result_finalizer(fresh["finalizers"], resource_version=fresh["resourceVersion"])
-        cluster.patch_merge("Pod", metadata["namespace"], metadata["name"], patch)
+        try:
+            cluster.patch_merge("Pod", metadata["namespace"], metadata["name"], patch)
+        except Conflict:  # the kubelet wrote the status in between
+            return False
+        return True
+
+    wait_for(done)
