@@ -113,13 +113,12 @@ def with_key(key: str = KEY) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if "LOCALKUBE_IMAGE_CACHE" in os.environ:
+def cache() -> Iterator[None]:
+    """The place where the journeys keep their images too: built once per machine, named by content."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "LOCALKUBE_IMAGE_CACHE" not in os.environ:
+            patch.setenv("LOCALKUBE_IMAGE_CACHE", str(Path.home() / ".cache" / "mlportal" / "images"))
         yield
-        return
-    os.environ["LOCALKUBE_IMAGE_CACHE"] = str(tmp_path_factory.mktemp("image-cache"))
-    yield
-    del os.environ["LOCALKUBE_IMAGE_CACHE"]
 
 
 @pytest.fixture(scope="module")
