@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 _PIECE = 32768
+_TERMINAL_S = 5.0
+"""How long the container may take to open a terminal."""
 
 
 class Session:
@@ -156,7 +158,7 @@ async def open_session(
         env.setdefault("TERM", "xterm")
     pairs = [] if tty else [os.pipe() for _ in range(3)]
     theirs = [pairs[0][0], pairs[1][1], pairs[2][1]] if pairs else []
-    name = f"exec-{next(_numbers)}"
+    name = f"exec-{os.getpid()}-{next(_numbers)}"  # an agent may still know those of an earlier localkube
     try:
         pid, channel = await agent.exec(
             name,
@@ -174,7 +176,8 @@ async def open_session(
         await agent.go(name)
         session = Session(agent, name, channel)
         if tty:
-            _, fds = await agent.receive(channel)
+            async with asyncio.timeout(_TERMINAL_S):
+                _, fds = await agent.receive(channel)
             session.begin({fds[0]: STDOUT}, None, fds[0])
         else:
             input_fd: int | None = pairs[0][1]
@@ -182,7 +185,7 @@ async def open_session(
                 os.close(pairs[0][1])
                 input_fd = None
             session.begin({pairs[1][0]: STDOUT, pairs[2][0]: STDERR}, input_fd, None)
-    except AgentError as error:
+    except (AgentError, TimeoutError) as error:
         for pair in pairs:
             for fd in set(pair) - set(theirs):
                 os.close(fd)
