@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.page import write
 from tests.benchmarks.work import due_in
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-PAGE = ROOT / "docs" / "benchmarks.md"
 FLOWS = 10_000
 LARGE = 100_000
 ROUNDS = 6  # the first one warms up
@@ -292,20 +292,6 @@ def page(sides: dict[str, Side], large: Side, race: dict[str, int], load: float)
             "",
         ]
     )
-
-
-def write(section: str) -> None:
-    """Put the section in its place on the page, keeping all others."""
-    head = "# Benchmarks\n\nWhat fast means here, measured against others on the same work in the same run.\n\n"
-    text = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else head
-    title = section.split("\n", 1)[0]
-    if title in text:
-        before, after = text.split(title, 1)
-        rest = after.find("\n## ")
-        text = before + section + (after[rest + 1 :] if rest >= 0 else "")
-    else:
-        text = text.rstrip("\n") + "\n\n" + section
-    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
