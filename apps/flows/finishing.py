@@ -177,6 +177,7 @@ def pod_is_gone(cluster: KubeCluster, namespace: str, attempt: Attempt) -> bool:
 def complete(attempt: Attempt, claim: Claim, ending: Ending) -> None:
     """End the attempt; in the same transaction give its room back and insert the next one, or end the run."""
     with transaction.atomic():
+        transaction.on_commit(lambda: crashpoints.reach("attempt-ended"))
         run = Run.objects.as_system().select_for_update(of=("self",)).get(pk=attempt.run_id)
         cancelling = run.state == RunState.CANCELLING
         values = {

@@ -359,7 +359,6 @@ class Round:
     def end(self, ending: Ending) -> datetime | None:
         """The last write; an ended attempt is never due again."""
         complete(self.attempt, self.claim, ending)
-        crashpoints.reach("attempt-ended")
         return None
 
     def keep(self, **values: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from kubekit.errors import Unreachable
 from mlportal.paths import Home
 from mlportal.processes import all_pids, left_behind
 from mlportal.supervise import recorded
@@ -86,7 +87,7 @@ class Stage:
             now = self.pid(program)
             return now not in (None, before) and self._works(program)
 
-        wait_until(f"new {program} in the place of {before}", replaced, seconds=PATIENCE_S, every=0.05)
+        wait_until(f"new {program} in the place of {before}", replaced, seconds=PATIENCE_S, every=0.1)
 
     def kill_supervisor(self, *, programs: bool = False, pods: bool = False) -> None:
         """SIGKILL the supervisor, and at the same moment its programs, and the pods with their agents."""
@@ -170,10 +171,12 @@ class Stage:
         """No object in the cluster, no room held in the ledger or by the cluster's own count, save of one row."""
 
         def left() -> list[str]:
-            objects = self.observer.objects()
+            try:
+                objects, counted = self.observer.objects(), [] if but else self.observer.quota_used()
+            except Unreachable as error:
+                return [f"a cluster that does not answer: {error.message}"]
             found = [f"{raw['kind']} {raw['metadata']['name']}" for raw in objects if id_of(raw) != but]
-            found += sorted(self.reserved() - {but})
-            return found if but else found + self.observer.quota_used()
+            return [*found, *sorted(self.reserved() - {but}), *counted]
 
         try:
             wait_until("portal that holds nothing", lambda: not left(), seconds=PATIENCE_S)

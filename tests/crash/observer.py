@@ -35,6 +35,7 @@ class Observer:
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
+        self._cluster = Cluster(self.credentials)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._watch()), name="observer", daemon=True)
 
     def start(self) -> None:
@@ -47,6 +48,7 @@ class Observer:
         assert self._loop is not None and self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
+        self._cluster.close()
 
     async def _watch(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -78,46 +80,34 @@ class Observer:
 
     def objects(self) -> list[Raw]:
         """Everything that the portal made for instances and attempts and that is there now."""
-        cluster = Cluster(self.credentials)
-        try:
-            found = [raw for kind in KINDS for raw in cluster.list(kind, labels=OURS)]
-        finally:
-            cluster.close()
+        found = [raw for kind in KINDS for raw in self._cluster.list(kind, labels=OURS)]
         return [raw for raw in found if raw["metadata"]["labels"].get(names.KIND) in ("instance", "attempt")]
 
     def quota_used(self) -> list[str]:
         """What the cluster's own quota still counts for pods."""
-        cluster = Cluster(self.credentials)
-        try:
-            quotas = list(cluster.list("ResourceQuota", labels=OURS))
-        finally:
-            cluster.close()
+        quotas = list(self._cluster.list("ResourceQuota", labels=OURS))
         assert quotas, "the queue has a quota in the cluster"
         used = [(quota["status"].get("used") or {}).get("requests.cpu", "0") for quota in quotas]
         return [f"quota counts {text} CPU" for text in used if text not in ("0", "0m")]
 
     def make_orphan(self) -> None:
         """A task pod as a worker makes it that comes too late: with our labels and finalizer, and no row behind it."""
-        cluster = Cluster(self.credentials)
-        try:
-            (quota,) = cluster.list("ResourceQuota", labels=OURS)
-            labels = {**OURS, names.INSTALL: quota["metadata"]["labels"][names.INSTALL]}
-            labels |= {names.KIND: "attempt", names.ID: str(uuid.uuid4()), names.ATTEMPT: "1"}
-            room = {"cpu": "100m", "memory": "64Mi"}
-            container = {
-                "name": "main",
-                "image": "mlportal/python:1",
-                "command": ["sleep", "600"],
-                "resources": {"requests": room, "limits": room},
+        (quota,) = self._cluster.list("ResourceQuota", labels=OURS)
+        labels = {**OURS, names.INSTALL: quota["metadata"]["labels"][names.INSTALL]}
+        labels |= {names.KIND: "attempt", names.ID: str(uuid.uuid4()), names.ATTEMPT: "1"}
+        room = {"cpu": "100m", "memory": "64Mi"}
+        container = {
+            "name": "main",
+            "image": "mlportal/python:1",
+            "command": ["sleep", "600"],
+            "resources": {"requests": room, "limits": room},
+        }
+        metadata = {"name": "orphan", "namespace": quota["metadata"]["namespace"], "labels": labels}
+        self._cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {**metadata, "finalizers": [names.RESULT_FINALIZER]},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
             }
-            metadata = {"name": "orphan", "namespace": quota["metadata"]["namespace"], "labels": labels}
-            cluster.create(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {**metadata, "finalizers": [names.RESULT_FINALIZER]},
-                    "spec": {"restartPolicy": "Never", "containers": [container]},
-                }
-            )
-        finally:
-            cluster.close()
+        )

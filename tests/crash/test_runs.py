@@ -100,7 +100,6 @@ def ended_as_it_should(
         ("attempt-finalizer-off", "worker"),
         ("attempt-pod-gone", "worker"),
         ("alarm-committed", "worker"),
-        ("attempt-ended", "worker"),
         ("alarm-claimed", "worker"),
         ("alarm-sent", "worker"),
     ],
