@@ -94,6 +94,19 @@ def test_a_copied_environment_is_made_anew(checkout, commands):
     assert "venv" in commands[0]
 
 
+def test_the_command_line_is_installed_and_works_from_anywhere(tmp_path, monkeypatch):
+    import subprocess
+    import sys
+
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(setup, "BIN", folder)
+    setup.command_line()
+    done = subprocess.run([folder / "portalctl", "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout[:16]) == (0, "usage: portalctl"), done.stderr
+
+
 def test_the_lock_file_of_browser_packages_names_no_host():
     lock = (setup.ROOT / "package-lock.json").read_text()
     assert '"resolved"' not in lock
