@@ -13,7 +13,7 @@ from apps.core.actors import Actor
 from apps.core.errors import NotFound
 from apps.core.listing import ListSpec
 from apps.instances.models import Instance, InstanceMount
-from apps.instances.states import ALIVE, InstanceState
+from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
 from apps.tenants.models import Queue
 from apps.tenants.states import QueueState
 from kubekit.specs import HOME_PATH
@@ -83,6 +83,14 @@ def names_in(queue_id: UUID) -> list[str]:
     """The names of the instances that live in a queue."""
     alive = Instance.objects.as_system().filter(queue_id=queue_id, state__in=ALIVE)
     return list(alive.order_by("name").values_list("name", flat=True))
+
+
+def running_of(user_ids: Collection[UUID], queue_ids: Collection[UUID] | None = None) -> QuerySet[Instance]:
+    """What these people have running, or want to run again, in these queues (None: in all)."""
+    wanted = Q(state__in=LAUNCHED) | Q(state=InstanceState.STOPPING, desired=Desired.RUNNING)
+    rows = Instance.objects.as_system().filter(wanted, owner_id__in=user_ids)
+    rows = rows if queue_ids is None else rows.filter(queue_id__in=queue_ids)
+    return rows.select_related("queue").order_by("pk")
 
 
 def on_cluster(cluster_id: UUID, *, states: Collection[InstanceState]) -> QuerySet[Instance]:

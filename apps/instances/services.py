@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from apps.core import audit, crashpoints, live, names, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.transitions import transition
-from apps.instances import choices, forecast, launching
+from apps.instances import choices, forecast, launching, selectors
 from apps.instances.models import Instance, InstanceMount
 from apps.instances.spec import KIND, amount_of
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
@@ -116,15 +116,18 @@ def stop(*, actor: Actor, instance: Instance) -> Instance:
     with transaction.atomic():
         row = _locked(actor, instance)
         _refuse_when_going(row)
-        if row.state in LAUNCHED:
-            _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop")
-        elif row.state == S.STOPPING and row.wants_to_run:
-            transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **reconciling.look_now(row)})
-            audit.record(actor=actor, verb="instance.stop", obj=row, detail={"while": S.STOPPING})
-        else:
-            return row
-        reconciling.hint(KIND, row.pk)
+        _stop(row, actor)
     return row
+
+
+def stop_those_of(user_id: UUID, queue_ids: Collection[UUID] | None, actor: Actor) -> None:
+    """Stop what this person has running in these queues (None: in all); the caller has taken their right to it away.
+
+    Who may do that was checked there: a person who leaves a team by themselves has no right left to check here.
+    """
+    with transaction.atomic():
+        for row in selectors.running_of([user_id], queue_ids).select_for_update(of=("self",)):
+            _stop(row, actor)
 
 
 def restart(*, actor: Actor, instance: Instance) -> Instance:
@@ -245,6 +248,18 @@ def _locked(actor: Actor, instance: Instance) -> Instance:
         raise NotFound()
     access.require_act_on(actor, row.queue, row.owner_id)
     return row
+
+
+def _stop(row: Instance, actor: Actor) -> None:
+    """Of a locked row."""
+    if row.state in LAUNCHED:
+        _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop")
+    elif row.state == S.STOPPING and row.wants_to_run:
+        transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **reconciling.look_now(row)})
+        audit.record(actor=actor, verb="instance.stop", obj=row, detail={"while": S.STOPPING})
+    else:
+        return
+    reconciling.hint(KIND, row.pk)
 
 
 def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) -> None:

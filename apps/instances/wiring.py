@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -16,12 +17,14 @@ from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import on_transition
-from apps.instances import reconcile, selectors, watch, wording
+from apps.instances import reconcile, selectors, services, watch, wording
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
+from apps.tenants import departures
 from apps.tenants import uses as queue_uses
+from apps.tenants.departures import Departure
 
 #: The route first: nobody enters what belongs to nobody.
 REAPED = ("Ingress", "StatefulSet", "Pod", "Service", "Secret")
@@ -39,6 +42,7 @@ def register() -> None:
     reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    departures.register(Departure(end=services.stop_those_of, names=_running_of))
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))
     home.register_step(10, _first_step)
     home.register_step(20, _second_step)
@@ -58,6 +62,13 @@ def _volume_uses(volume_id: UUID) -> list[Use]:
 
 def _queue_uses(queue_id: UUID) -> list[str]:
     return [_("instance %(name)s") % {"name": name} for name in selectors.names_in(queue_id)]
+
+
+def _running_of(user_ids: Collection[UUID], queue_ids: Collection[UUID] | None) -> dict[UUID, list[str]]:
+    found: dict[UUID, list[str]] = {}
+    for owner_id, name in selectors.running_of(user_ids, queue_ids).order_by("name").values_list("owner_id", "name"):
+        found.setdefault(owner_id, []).append(_("instance %(name)s") % {"name": name})
+    return found
 
 
 def _mine(actor: Actor, look: Look) -> dict[str, Any]:

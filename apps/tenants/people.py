@@ -19,6 +19,7 @@ from apps.core import audit, live
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Invalid
 from apps.core.names import MAX_LENGTH
+from apps.tenants import departures
 from apps.tenants.models import ApiToken, User
 
 _is_username = UnicodeUsernameValidator()
@@ -70,7 +71,10 @@ def create(
 
 
 def deactivate(*, actor: Actor, user: User) -> None:
-    """The person can no longer sign in; tokens are dead at once, pages within half a minute. What runs goes on."""
+    """The person can no longer sign in: sessions and tokens are refused at once, pages end within half a minute.
+
+    What people enter with keys of their own (dev instances) is stopped; tasks go on.
+    """
     require_admin(actor)
     with transaction.atomic():
         row = _locked(user)
@@ -79,9 +83,8 @@ def deactivate(*, actor: Actor, user: User) -> None:
         _keep_one_admin(row)
         row.is_active = False
         row.save(update_fields=["is_active"])
-        alive = ApiToken.objects.as_system().filter(user=row, revoked_at__isnull=True)
-        revoked = alive.update(revoked_at=timezone.now())
-        _audit(actor, "user.deactivate", row, {"tokens_revoked": revoked})
+        _audit(actor, "user.deactivate", row, {"tokens_revoked": _revoke_tokens(row)})
+        departures.end(user_id=row.pk, queue_ids=None, actor=actor)
     user.refresh_from_db()
 
 
@@ -99,7 +102,10 @@ def activate(*, actor: Actor, user: User) -> None:
 
 
 def set_admin(*, actor: Actor, user: User, is_platform_admin: bool) -> None:
-    """Give or take the role of platform administrator; one always remains."""
+    """Give or take the role of platform administrator; one always remains.
+
+    Who loses it loses the queues of teams that they are not in, and what they had running there is stopped.
+    """
     require_admin(actor)
     with transaction.atomic():
         row = _locked(user)
@@ -110,11 +116,13 @@ def set_admin(*, actor: Actor, user: User, is_platform_admin: bool) -> None:
         row.is_platform_admin = is_platform_admin
         row.save(update_fields=["is_platform_admin"])
         _audit(actor, "user.admin", row, {"is_platform_admin": is_platform_admin})
+        if not is_platform_admin:
+            departures.end(user_id=row.pk, queue_ids=departures.queues_of_no_team(row.pk), actor=actor)
     user.refresh_from_db()
 
 
 def reset_password(*, actor: Actor, user: User) -> str:
-    """A new password, shown once to the administrator; all sessions of the person end."""
+    """A new password, shown once to the administrator; all sessions and tokens of the person end."""
     require_admin(actor)
     made = new_password()
     with transaction.atomic():
@@ -122,7 +130,7 @@ def reset_password(*, actor: Actor, user: User) -> str:
         row.set_password(made)
         row.must_change_password = True
         row.save(update_fields=["password", "must_change_password"])
-        _audit(actor, "user.reset-password", row)
+        _audit(actor, "user.reset-password", row, {"tokens_revoked": _revoke_tokens(row)})
     user.refresh_from_db()
     return made
 
@@ -171,6 +179,11 @@ def _bad_username(text: str) -> Invalid:
 
 def _locked(user: User) -> User:
     return User.objects.as_system().select_for_update().get(pk=user.pk)
+
+
+def _revoke_tokens(user: User) -> int:
+    alive = ApiToken.objects.as_system().filter(user=user, revoked_at__isnull=True)
+    return int(alive.update(revoked_at=timezone.now()))
 
 
 def _keep_one_admin(user: User) -> None:

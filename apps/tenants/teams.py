@@ -14,6 +14,7 @@ from apps.clusters.services import require_admin
 from apps.core import audit, live, names
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
+from apps.tenants import departures
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.states import QueueState
 
@@ -129,7 +130,10 @@ def set_role(*, actor: Actor, team: Team, user: User, role: str) -> None:
 
 
 def remove_member(*, actor: Actor, team: Team, user: User) -> None:
-    """Take somebody out; what they own in the team's queues stays and belongs to the team's administrators to stop."""
+    """Take somebody out. Their instances in the team's queues are stopped, so that no key of theirs opens anything.
+
+    What they own there stays: its data, and their tasks, are the team's administrators' to deal with.
+    """
     if actor.user_id != user.pk:
         require_team_admin(actor, team)
     with transaction.atomic():
@@ -137,6 +141,8 @@ def remove_member(*, actor: Actor, team: Team, user: User) -> None:
         if gone:
             audit.record(actor=actor, verb="team.member.remove", obj=team, detail={"user": user.username})
             live.announce(team)
+            if not user.is_platform_admin:
+                departures.end(user_id=user.pk, queue_ids=departures.queues_of_team(team.pk), actor=actor)
 
 
 def is_team_admin(actor: Actor, team: Team) -> bool:

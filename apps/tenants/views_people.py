@@ -29,7 +29,7 @@ from apps.core.pages import (
     history_tab,
     url,
 )
-from apps.tenants import people, selectors, teams, tokens
+from apps.tenants import departures, people, selectors, teams, tokens
 from apps.tenants.forms import MembersForm, RoleForm, TeamForm, TokenForm, UserForm
 from apps.tenants.models import ApiToken, Role, Team, User
 
@@ -67,8 +67,12 @@ class TeamList(ListPage):
 
 
 def _members(view: Any, team: Team) -> Mapping[str, Any]:
+    members = list(selectors.members(team))
+    ended = departures.names([row.user_id for row in members], departures.queues_of_team(team.pk))
+    for row in members:
+        row.ended = [] if row.user.is_platform_admin else ended.get(row.user_id, [])  # type: ignore[attr-defined]
     return {
-        "members": selectors.members(team),
+        "members": members,
         "queues": selectors.queues(view.actor).filter(team=team).order_by("name"),
         "may_manage": teams.is_team_admin(view.actor, team),
         "roles": Role.choices,
@@ -241,6 +245,11 @@ class UserList(AdminPage, ListPage):
 
     def rows(self) -> QuerySet[User]:
         return selectors.users(self.actor)
+
+    def prepare(self, rows: Sequence[User]) -> None:
+        ended = departures.names([row.pk for row in rows])
+        for row in rows:
+            row.ended = ended.get(row.pk, [])  # type: ignore[attr-defined]
 
     def filters(self) -> Sequence[FilterField]:
         return (
