@@ -1,7 +1,8 @@
 """Who calls the REST API: a bearer token, a browser's session with its CSRF token, or (for tokens alone) a password.
 
 Each sets ``request.actor``. Every way of saying no is the same 401 with ``code`` ``not_authenticated``; the sentence
-says what is wrong with what was sent.
+says what is wrong with what was sent. Who has to change their password first is told so, with a code of its own:
+whoever gave the password knows it, and would else have a token that outlives it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.core import actors
+from apps.core.errors import Forbidden
 from apps.tenants import passwords, tokens
 from apps.tenants.models import ApiToken, User
 
@@ -28,6 +30,16 @@ CHALLENGE = 'Bearer realm="mlportal"'
 def address_of(request: Any) -> str | None:
     """Where the request came from, as the server in front says; None on a unix socket without one."""
     return request.META.get("REMOTE_ADDR") or None
+
+
+def refuse_given_password(user: User) -> None:
+    """Raise `Forbidden` while the person's password is one that somebody else gave them, as the pages do."""
+    if user.must_change_password:
+        raise Forbidden(
+            _("The password was given by somebody else and has to be changed first."),
+            code="password_change_required",
+            next=_("Sign in to the portal with a browser and choose a password of your own; then send this again."),
+        )
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -49,6 +61,7 @@ class BearerAuthentication(BaseAuthentication):
             raise AuthenticationFailed(_("This token has expired."))
         if not token.user.is_active:
             raise AuthenticationFailed(_("The account of this token is deactivated."))
+        refuse_given_password(token.user)
         tokens.note_use(token)
         request.actor = actors.from_user(token.user, token=token, address=address_of(request))  # type: ignore[attr-defined]
         return token.user, token
@@ -65,6 +78,7 @@ class SessionAuthentication(DrfSessionAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
+        refuse_given_password(found[0])
         request.actor = actors.from_user(found[0], address=address_of(request))  # type: ignore[attr-defined]
         return found[0], None
 
@@ -84,6 +98,7 @@ class PasswordAuthentication(BaseAuthentication):
         user = passwords.sign_in(request=request._request, username=username, password=password, address=address)
         if user is None:
             raise AuthenticationFailed(_("Name and password do not fit."))
+        refuse_given_password(user)
         request.actor = actors.from_user(user, address=address)  # type: ignore[attr-defined]
         return user, None
 
