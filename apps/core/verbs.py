@@ -27,6 +27,7 @@ ACTIONS: Mapping[str, Any] = {
     "run": _("asked to run"),
     "rerun": _("asked to run again"),
     "cancel": _("asked to cancel"),
+    "give-up": _("gave up waiting for the node"),
     "pause": _("paused"),
     "resume": _("resumed"),
     "rotate-secret": _("made a new secret"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 
 from apps.alerts import delivery
+from apps.core.reasons import Explained, explain
 from apps.flows import logs
 from apps.flows.document import AlertDoc, stored
 from apps.flows.endings import TIMEOUT_CODES
@@ -20,13 +22,25 @@ LOG_LINES = 10
 def run_ended(run: Run, _before: str, after: str) -> None:
     """The hook on a run's transitions."""
     event = event_of(after, run.reason_code)
-    if event is None:
-        return
+    if event is not None:
+        _announce(run, after, event, reason=run.reason, finished_at=run.finished_at)
+
+
+def timed_out_on_silent_node(run: Run, *, timeout_s: int, node: str) -> None:
+    """The alarm of a time-out that cannot be carried out; inside the transaction that says so at the run.
+
+    Its key is that of the end, which may never come: so the end tells it no second time.
+    """
+    reason = explain("timeout_node_silent", {"timeout_s": timeout_s, "node": node}, ())
+    _announce(run, run.state, "timeout", reason=reason, finished_at=None)
+
+
+def _announce(run: Run, state: str, event: str, *, reason: Explained | None, finished_at: datetime | None) -> None:
     row = Run.objects.as_system().select_related("flow", "flow__queue", "version", "queue").get(pk=run.pk)
     rules = [rule for rule in stored(row.version.document).alerts if concerns(rule, event)]
     if not rules:
         return
-    told = _Story(row, after, run, event)
+    told = _Story(row, state, event, reason=reason, finished_at=finished_at)
     for number, rule in enumerate(rules):
         key = f"{run.pk}:{event}:{rule.channel}:{number}"
         if rule.channel == "mail":
@@ -57,10 +71,12 @@ def concerns(rule: AlertDoc, event: str) -> bool:
 class _Story:
     """What an alarm tells; the same for every channel."""
 
-    def __init__(self, row: Run, state: str, ended: Run, event: str) -> None:
+    def __init__(
+        self, row: Run, state: str, event: str, *, reason: Explained | None, finished_at: datetime | None
+    ) -> None:
         self.run, self.state, self.event = row, state, event
-        self.reason = ended.reason
-        self.finished_at = ended.finished_at
+        self.reason = reason
+        self.finished_at = finished_at
         attempts = Attempt.objects.as_system().filter(run=row).order_by("number")
         self.last: Attempt | None = attempts.last()
         self.count = self.last.number if self.last is not None else 0

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.core.api import PortalViewSet
 from apps.core.errors import Invalid
-from apps.flows import forecast, logs, selectors, services
+from apps.flows import forecast, logs, selectors, services, silence
 from apps.flows.api_items import (
     AttemptItem,
     AttemptPage,
@@ -195,6 +195,16 @@ class AttemptViewSet(PortalViewSet):
     def retrieve(self, request: Request, pk: str) -> Response:
         """One attempt."""
         return super().retrieve(request, pk)
+
+    @extend_schema(request=None, responses={202: AttemptItem})
+    @action(detail=True, methods=["post"], url_path="give-up")
+    def give_up(self, request: Request, pk: str) -> Response:
+        """End it as lost though its end was never seen: its node is silent. For administrators of the team.
+
+        Refused with ``node_not_silent`` while its end can still be seen.
+        """
+        silence.give_up(actor=self.actor, attempt=self.find(pk))
+        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(
         parameters=[OpenApiParameter("offset", OpenApiTypes.INT64, description="The byte to begin with.")],

@@ -189,6 +189,7 @@ class AttemptItem(StatefulItem):
             **super().get_links(obj),
             "log": reverse("api:attempt-log", args=[obj.pk], request=request),
             "run": reverse("api:run-detail", args=[obj.run_id], request=request),
+            "give-up": reverse("api:attempt-give-up", args=[obj.pk], request=request),
         }
 
 

@@ -23,7 +23,7 @@ _STATE = {
     "cancelled": AttemptState.CANCELLED,
     "lost": AttemptState.LOST,
 }
-TIMEOUT_CODES = frozenset({"run_timeout", "deadline_exceeded"})
+TIMEOUT_CODES = frozenset({"run_timeout", "deadline_exceeded", "given_up_timeout"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +96,24 @@ def stopped(cause: str, *, timeout_s: int, who: str = "", exit_code: int | None 
             exit_code=exit_code,
         )
     return Ending(state=AttemptState.CANCELLED, code="cancelled_by", params={"who": who or "?"}, exit_code=exit_code)
+
+
+def given_up(cause: str, *, charge: str, timeout_s: int, node: str, who: str) -> Ending:
+    """The end of an attempt that nobody waits for any longer: its node is silent, so its real end is not known.
+
+    One that had timed out stays a time-out: it uses up a retry, and its alarm is the one that has been sent already.
+    """
+    params = {"node": node or "?", "who": who}
+    if cause == StopCause.TIMEOUT:
+        return Ending(
+            state=AttemptState.LOST,
+            charge=Charge.USER,
+            code="given_up_timeout",
+            params={**params, "timeout_s": timeout_s},
+        )
+    if cause == StopCause.CANCEL:
+        return Ending(state=AttemptState.LOST, code="given_up", params=params)
+    return Ending(state=AttemptState.LOST, charge=Charge(charge or Charge.INFRA), code="given_up", params=params)
 
 
 @dataclass(frozen=True, kw_only=True)

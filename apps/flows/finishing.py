@@ -25,7 +25,7 @@ from kubekit import names
 from kubekit.build.pod import CONTAINER
 from kubekit.build.task import without_result_finalizer
 from kubekit.client import Cluster as KubeCluster
-from kubekit.errors import BadRequest, Conflict, KubeError, NotFound
+from kubekit.errors import BadRequest, Conflict, NotFound
 from kubekit.events import EventNote
 from kubekit.observe import AttemptObservation
 
@@ -122,11 +122,11 @@ def refresh_log(attempt: Attempt) -> None:
     )
 
 
-def give_up_log(attempt: Attempt, error: KubeError) -> None:
+def give_up_log(attempt: Attempt, why: str) -> None:
     """The rest of the log cannot be had (its node is gone): say so at its end."""
     row = logs.attempt_row(attempt.pk)
     if row is not None and not row.log_complete:
-        note = f"[mlportal: the rest of the log could not be read: {error.message}]\n".encode()
+        note = f"[mlportal: the rest of the log could not be read: {why}]\n".encode()
         logs.append(row, note, row.log_mark or {"stamp": "", "seen": 0}, complete=True)
     refresh_log(attempt)
 

@@ -21,7 +21,7 @@ from apps.core.claims import Claim
 from apps.core.errors import Conflict, NotFound, OverQuota
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
-from apps.flows import finishing, limits, pods, selectors
+from apps.flows import finishing, limits, pods, selectors, silence
 from apps.flows.endings import Ending, from_end, stopped
 from apps.flows.finishing import complete
 from apps.flows.models import Attempt
@@ -279,6 +279,7 @@ class Round:
 
     def stop(self, seen: AttemptObservation) -> datetime:
         """Ask for the pod's end (once); its finalizer keeps it readable until the result is stored."""
+        silence.note_stop(self.attempt, self.claim, seen)
         if not seen.pod.deleting:
             try:
                 self.cluster.delete("Pod", self.namespace, seen.pod.name, uid=seen.pod.uid, grace_s=limits.grace_s())
@@ -297,7 +298,7 @@ class Round:
         except KubeError as error:
             if self.attempt.failures < LOG_TRIES:
                 raise
-            finishing.give_up_log(self.attempt, error)
+            finishing.give_up_log(self.attempt, error.message)
         crashpoints.reach("attempt-log-stored")
         self.keep_last_events(seen)
         ending = self.ending_of_stop(seen) if self.attempt.stop_cause else self.ending_of(seen)
@@ -325,6 +326,7 @@ class Round:
     def ending_of_stop(self, seen: AttemptObservation | None) -> Ending:
         """The end of what the portal stopped; a program that had ended by itself before counts as it ended."""
         attempt = self.attempt
+        why = silence.own_reason(attempt) or Reason(code="start_timeout")
         if seen is not None and seen.finished:
             end = classify_attempt_end(seen, cancelled=True)
             before = attempt.deadline_at is not None and seen.finished_at is not None
@@ -336,14 +338,14 @@ class Round:
             return Ending(
                 state=S.FAILED,
                 charge=Charge(attempt.charge or Charge.INFRA),
-                code=attempt.reason_code or "start_timeout",
-                params=attempt.reason_params,
-                evidence=tuple(attempt.reason_evidence),
+                code=why.code,
+                params=dict(why.params),
+                evidence=tuple(why.evidence),
             )
         return stopped(
             attempt.stop_cause,
             timeout_s=pods.node_of(attempt).timeout_s,
-            who=str(attempt.reason_params.get("who", "")),
+            who=str(why.params.get("who", "")),
             exit_code=seen.exit_code if seen is not None else None,
         )
 

@@ -24,6 +24,7 @@ urlpatterns = [
     path("runs", views.RunList.as_view(), name="runs"),
     path("runs/<uuid:pk>", views.RunDetail.as_view(), name="run"),
     path("runs/<uuid:pk>/cancel", views.Cancel.as_view(), name="cancel"),
+    path("runs/<uuid:pk>/give-up", views.GiveUp.as_view(), name="give-up"),
     path("runs/<uuid:pk>/rerun", views.Rerun.as_view(), name="rerun"),
     path("runs/<uuid:pk>/<slug:tab>", views.RunDetail.as_view(), name="run-tab"),
     path("attempts/<uuid:pk>/log", views.LogPart.as_view(), name="log-part"),

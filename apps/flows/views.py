@@ -27,7 +27,7 @@ from apps.core.pages import (
     history_tab,
     url,
 )
-from apps.flows import forecast, rendering, selectors, services
+from apps.flows import forecast, rendering, selectors, services, silence
 from apps.flows.api import offset_of
 from apps.flows.forms import command_line
 from apps.flows.models import Attempt, Flow, FlowVersion, Run, Trigger
@@ -310,10 +310,24 @@ def run_actions(view: Any, run: Run) -> list[Action]:
         cancel = url("flows:cancel", run)
         if run.state != RunState.CANCELLING:
             found.append(Action(verb="cancel", label=_("Cancel"), url=cancel, icon="player-stop", lost=lost))
+    if run.state not in RUN_STATES.terminal and access.may(view.actor, run.queue, Role.ADMIN):
+        found += _give_up(run)
     found.append(
         Action(verb="flow", label=_("Open the flow"), url=run.flow.get_absolute_url(), icon="git-merge", post=False)
     )
     return found
+
+
+def _give_up(run: Run) -> list[Action]:
+    """For administrators, while a silent node holds the end back."""
+    if silence.waits_for_node(run) is None:
+        return []
+    lost = _(
+        "The attempt counts as lost and its room is free again, though the program may still run on the silent node. "
+        "An attempt that follows may then write to the same volume at the same time."
+    )
+    give_up = url("flows:give-up", run)
+    return [Action(verb="give-up", label=_("Give up waiting"), url=give_up, icon="plug-off", lost=lost)]
 
 
 # --- buttons ---------------------------------------------------------------------------------------------------------
@@ -383,6 +397,15 @@ class Cancel(RunAction):
 
     def act(self, obj: Run) -> None:
         services.cancel(actor=self.actor, run=obj)
+
+
+class GiveUp(RunAction):
+    """End the attempt that a silent node holds back."""
+
+    done = gettext_lazy("Nobody waits for the node any more: the attempt counts as lost.")
+
+    def act(self, obj: Run) -> None:
+        silence.give_up_run(actor=self.actor, run=obj)
 
 
 class Rerun(RunAction):

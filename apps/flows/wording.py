@@ -58,6 +58,20 @@ WORDINGS: Mapping[str, Wording] = {
         sentence=_("It reached its time-out of {timeout_s} s and was ended."),
         next=_("Allow more time, or make it faster."),
     ),
+    "timeout_node_silent": Wording(
+        sentence=_("It reached its time-out of {timeout_s} s, but its node {node} does not answer and cannot end it."),
+        next=_("It may still run. An administrator of the team can give up waiting on the page of the run."),
+    ),
+    "given_up": Wording(
+        sentence=_("Its node {node} did not answer and {who} gave up waiting, so nobody knows how it ended."),
+        next=_("Look at the node before you run it again: the program may still run there."),
+    ),
+    "given_up_timeout": Wording(
+        sentence=_(
+            "It reached its time-out of {timeout_s} s; its node {node} did not answer and {who} gave up waiting."
+        ),
+        next=_("Look at the node before you run it again: the program may still run there."),
+    ),
     "cancelled_by": Wording(sentence=_("Cancelled by {who}."), next=_("Run it again if you need it."), tone="info"),
     "cancelled": Wording(sentence=_("Cancelled."), next=_("Run it again if you need it."), tone="info"),
     "pod_refused": Wording(sentence=_("Its pod cannot be made: {why}"), next=_("Change the flow, then run it again.")),

@@ -105,6 +105,8 @@ class FakeKube:
             self._changed(pod)
             if pod["status"]["phase"] == "Running" and not self.ignore_sigterm:
                 self.finish(pod, exit_code=137, reason="Error")
+        if grace_s == 0 and not pod["metadata"].get("finalizers"):  # by force: no node is waited for
+            self.pods.pop((namespace or "", name), None)
         self._drop_if_done(pod)
         return copy.deepcopy(pod)
 
@@ -173,6 +175,13 @@ class FakeKube:
         }
         self._changed(pod)
         self._drop_if_done(pod)
+
+    def silence(self, pod: Obj, *, silent: bool = True) -> None:
+        """Its node stops reporting, or answers again; a silent one ends nothing."""
+        self.ignore_sigterm = silent
+        lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        pod["status"]["conditions"] = [lost if silent else {"type": "Ready", "status": "True"}]
+        self._changed(pod)
 
     def vanish(self, pod: Obj) -> None:
         """Somebody took finalizer and pod away by force."""
