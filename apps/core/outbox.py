@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 
 from apps.core import claims, crashpoints, wake
 from apps.core.models import OutboxMessage
+from apps.core.reconciling import FULL_BATCH
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +104,13 @@ def _own(message: OutboxMessage) -> QuerySet[OutboxMessage]:
 
 
 def sweep(*, limit: int = 200) -> datetime | None:
-    """Hint every due message; answers when the next one will be due."""
+    """Hint every due message; answers when the next one will be due, and soon when there may be more behind a batch."""
     now = timezone.now()
     messages = OutboxMessage.objects.as_system().filter(due_at__isnull=False).order_by("due_at")
-    for pk, due_at in messages.values_list("pk", "due_at")[:limit]:
+    found = list(messages.values_list("pk", "due_at")[:limit])
+    for pk, due_at in found:
         if due_at is not None and due_at > now:
             soonest: datetime = due_at
             return soonest
         send_hint(pk)
-    return None
+    return now + FULL_BATCH if len(found) >= limit else None

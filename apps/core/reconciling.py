@@ -28,6 +28,8 @@ from apps.core.claims import Claim, ClaimLost
 log = logging.getLogger(__name__)
 
 BACKOFF_S = (1, 2, 5, 10, 20, 40, 60)
+#: When a sweep comes back that found as much due as it takes at once.
+FULL_BATCH = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,10 +143,14 @@ def due_soonest(*, limit: int = 500) -> list[tuple[str, UUID, datetime]]:
 
 
 def sweep(*, limit: int = 500) -> datetime | None:
-    """Hint every due row; answers when the next one will be due. Level-triggered: safe at any time."""
+    """Hint every due row; answers when the next one will be due. Level-triggered: safe at any time.
+
+    Behind a full batch there may be more that is due, so it comes back at once.
+    """
     now = timezone.now()
-    for kind, pk, when in due_soonest(limit=limit):
+    found = due_soonest(limit=limit)
+    for kind, pk, when in found:
         if when > now:
             return when
         send_hint(kind, pk)
-    return None
+    return now + FULL_BATCH if len(found) >= limit else None

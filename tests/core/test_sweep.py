@@ -1,0 +1,47 @@
+"""The sweep: what is due is hinted, and it sleeps only when nothing due is left."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.core import outbox, reconciling
+from apps.core.models import OutboxMessage
+from apps.storage.models import Volume
+
+
+def messages(count: int, *, in_s: float = -1) -> None:
+    due = timezone.now() + timedelta(seconds=in_s)
+    for number in range(count):
+        OutboxMessage.objects.create(topic="t", key=f"{in_s} {number}", payload={}, due_at=due)
+
+
+def test_behind_a_full_batch_of_messages_the_sweep_comes_back_at_once(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hinted: list[object] = []
+    monkeypatch.setattr(outbox, "send_hint", hinted.append)
+    messages(3)
+    messages(1, in_s=50)
+    back = outbox.sweep(limit=2)
+    assert len(hinted) == 2
+    assert back is not None
+    assert back <= timezone.now() + timedelta(seconds=1)
+    rest = outbox.sweep(limit=10)
+    assert rest is not None
+    assert rest > timezone.now() + timedelta(seconds=40)
+
+
+def test_behind_a_full_batch_of_rows_the_sweep_comes_back_at_once(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hinted: list[object] = []
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hinted.append(pk))
+    Volume.objects.as_system().update(due_at=timezone.now() - timedelta(seconds=1))
+    back = reconciling.sweep(limit=1)
+    assert hinted == [volume.pk]
+    assert back is not None
+    assert back <= timezone.now() + timedelta(seconds=1)
+    assert reconciling.sweep(limit=10) is None
