@@ -124,7 +124,7 @@ def give_up(*, actor: Actor, attempt: Attempt) -> None:
         )
         live.announce(row)
         reconciling.hint(pods.KIND, row.pk)
-    finishing.give_up_log(row, _("its node does not answer"))
+    finishing.give_up_log(row, "its node does not answer")
 
 
 def _silent_node(attempt: Attempt) -> str:
