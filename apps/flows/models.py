@@ -17,7 +17,7 @@ from apps.core.reasons import Explained, explain
 from apps.core.scoping import EVERYTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
-from apps.flows.states import ATTEMPT_STATES, FLOW_STATES, RUN_STATES, Charge, FlowState, StopCause
+from apps.flows.states import ATTEMPT_ALIVE, ATTEMPT_STATES, FLOW_STATES, RUN_STATES, Charge, FlowState, StopCause
 from apps.tenants.models import Queue, team_ids
 
 
@@ -73,7 +73,8 @@ class FlowVersion(Record):
     ``{"<node>": {"image": id, "size": id, "volumes": [id, ...]}}``.
     """
 
-    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="versions")
+    # Without indexes of their own: (flow, number) and (flow, position) below begin with the flow.
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="versions", db_index=False)
     number = models.PositiveIntegerField()
     document = models.JSONField()
     resolved = models.JSONField(default=dict)
@@ -113,7 +114,8 @@ class Misfire(models.TextChoices):
 class Schedule(Record):
     """One cron line of a flow. ``next_fire_at`` is null while nothing is to fire (paused, deleted, disabled)."""
 
-    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="schedules")
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="schedules", db_index=False)
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
     position = models.PositiveSmallIntegerField(default=0)
     cron = models.CharField(_("cron expression"), max_length=100)
     timezone = models.CharField(_("time zone"), max_length=64)
@@ -153,13 +155,22 @@ class Run(Record, Stateful):
 
     TABLE: ClassVar[StateTable] = RUN_STATES
 
-    flow = models.ForeignKey(Flow, on_delete=models.PROTECT, related_name="runs", verbose_name=_("flow"))
-    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs")
-    queue = models.ForeignKey(Queue, on_delete=models.PROTECT, related_name="runs", verbose_name=_("queue"))
+    # A tick inserts thousands of rows: an index that another one begins with, or that only a deletion would use, is
+    # left out. Versions, persons and runs are never deleted.
+    flow = models.ForeignKey(
+        Flow, on_delete=models.PROTECT, related_name="runs", verbose_name=_("flow"), db_index=False
+    )
+    version = models.ForeignKey(FlowVersion, on_delete=models.PROTECT, related_name="runs", db_index=False)
+    queue = models.ForeignKey(
+        Queue, on_delete=models.PROTECT, related_name="runs", verbose_name=_("queue"), db_index=False
+    )
+    state = models.CharField(_("state"), max_length=20)
     scheduled_at = models.DateTimeField(_("scheduled for"), null=True)
     trigger = models.CharField(_("started by"), max_length=10, choices=Trigger.choices)
-    starter = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    rerun_of = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="reruns")
+    starter = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
+    rerun_of = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="reruns", db_index=False)
     parameters = models.JSONField(default=dict)
     note_code = models.CharField(max_length=60, blank=True, default="")
     note_params = models.JSONField(default=dict)
@@ -175,6 +186,7 @@ class Run(Record, Stateful):
         indexes = [
             models.Index(fields=["flow", "-created_at"], name="run_of_flow"),
             models.Index(fields=["queue", "-created_at"], name="run_of_queue"),
+            models.Index(fields=["state", "-created_at"], name="run_in_state"),
         ]
 
     def __str__(self) -> str:
@@ -225,8 +237,10 @@ class Attempt(Record, Stateful, Claimable):
 
     TABLE: ClassVar[StateTable] = ATTEMPT_STATES
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     queue = models.ForeignKey(Queue, on_delete=models.PROTECT, related_name="attempts")
+    state = models.CharField(_("state"), max_length=20)
+    due_at = models.DateTimeField(null=True, editable=False)
     node = models.CharField(_("node"), max_length=63)
     number = models.PositiveIntegerField(_("attempt"))
     not_before = models.DateTimeField()
@@ -252,6 +266,10 @@ class Attempt(Record, Stateful, Claimable):
         verbose_name = _("attempt")
         verbose_name_plural = _("attempts")
         constraints = [models.UniqueConstraint(fields=["run", "node", "number"], name="attempt_once")]
+        indexes = [
+            models.Index(fields=["due_at"], condition=Q(due_at__isnull=False), name="attempt_due"),
+            models.Index(fields=["state"], condition=Q(state__in=ATTEMPT_ALIVE), name="attempt_alive"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.run_id} {self.node} {self.number}"

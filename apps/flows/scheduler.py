@@ -115,8 +115,11 @@ WITH fire AS (
 SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM attempts)
 """
 _ADVANCE = """
-UPDATE flows_schedule s SET next_fire_at = t.at, updated_at = %s
-  FROM unnest(%s::uuid[], %s::timestamptz[]) AS t(id, at) WHERE s.id = t.id
+WITH moved AS (
+    UPDATE flows_schedule s SET next_fire_at = t.at, updated_at = %s
+      FROM unnest(%s::uuid[], %s::timestamptz[]) AS t(id, at) WHERE s.id = t.id RETURNING t.at
+)
+SELECT least((SELECT min(at) FROM moved), (SELECT min(next_fire_at) FROM flows_schedule WHERE next_fire_at > %s))
 """
 _NEXT = "SELECT min(next_fire_at) FROM flows_schedule WHERE next_fire_at IS NOT NULL"
 
@@ -126,29 +129,31 @@ def tick(now: datetime | None = None, *, batch: int = BATCH) -> Ticked:
     now = now or timezone.now()
     claimed = made = 0
     while True:
-        found, new = _tick_batch(now, batch)
-        claimed, made = claimed + found, made + new
-        if found < batch:
-            return Ticked(claimed=claimed, made=made, next_at=next_fire())
+        done = _tick_batch(now, batch)
+        claimed, made = claimed + done.claimed, made + done.made
+        if done.claimed < batch:
+            next_at = done.next_at if done.claimed else next_fire()
+            return Ticked(claimed=claimed, made=made, next_at=next_at)
 
 
-def _tick_batch(now: datetime, batch: int) -> tuple[int, int]:
+def _tick_batch(now: datetime, batch: int) -> Ticked:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_CLAIM, [now, batch])
         dues = [Due(*row) for row in cursor.fetchall()]
         if not dues:
-            return 0, 0
+            return Ticked(claimed=0, made=0, next_at=None)
         crashpoints.reach("tick-claimed")
         cache: dict[tuple[str, str, datetime], datetime] = {}
         fires = [fire for due in dues for fire in fires_of(due, now, cache)]
         made, attempts = _insert(cursor, fires, now)
         crashpoints.reach("tick-inserted")
         later = [_next(due.cron, due.zone, now, cache) for due in dues]
-        cursor.execute(_ADVANCE, [now, [due.pk for due in dues], later])
+        cursor.execute(_ADVANCE, [now, [due.pk for due in dues], later, now])
+        next_at: datetime | None = cursor.fetchone()[0]
         if attempts:
             transaction.on_commit(hint_queued)
     crashpoints.reach("tick-committed")
-    return len(dues), made
+    return Ticked(claimed=len(dues), made=made, next_at=next_at)
 
 
 def _insert(cursor: Any, fires: Sequence[Fire], now: datetime) -> tuple[int, int]:

@@ -24,6 +24,8 @@ from apps.flows.models import Attempt, Flow, FlowVersion, Run, Schedule, Trigger
 from apps.flows.resolve import find_queue, resolve
 from apps.flows.states import AttemptState, FlowState, RunState, StopCause
 from apps.tenants import access
+from apps.tenants.models import Queue
+from apps.tenants.states import QueueState
 
 
 def create_flow(*, actor: Actor, document: Any, flow_id: UUID | None = None) -> Flow:
@@ -44,6 +46,7 @@ def create_flow(*, actor: Actor, document: Any, flow_id: UUID | None = None) -> 
     now = timezone.now()
     try:
         with transaction.atomic():
+            _require_queue(queue)
             flow = Flow.objects.create(
                 id=flow_id or uuid4(),
                 name=full.name,
@@ -271,6 +274,18 @@ def _plan(flow: Flow, now: datetime) -> None:
 def _lock_schedules(flow: Flow) -> None:
     # The tick locks schedules and then, by its foreign key, the flow: take them in the same order.
     list(Schedule.objects.as_system().select_for_update().filter(flow=flow).order_by("pk").values_list("pk"))
+
+
+def _require_queue(queue: Queue) -> None:
+    """Hold the queue until the transaction ends: its deletion counts the flows in it under the same lock."""
+    row = Queue.objects.as_system().select_for_update(of=("self",)).get(pk=queue.pk)
+    if row.state in {QueueState.DELETING, QueueState.DELETED}:
+        raise Conflict(
+            _("The queue “%(queue)s” is being deleted.") % {"queue": queue.name},
+            code="queue_deleted",
+            next=_("Choose another queue."),
+            errors={"queue": _("This queue is being deleted.")},
+        )
 
 
 def _require_alive(flow: Flow) -> None:

@@ -77,6 +77,8 @@ class AttemptState(StrEnum):
     LOST = "lost"
 
 
+ATTEMPT_ALIVE = (AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.CANCELLING)
+"""The states of attempts that have not ended, for a partial index."""
 _ENDS = frozenset({AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.LOST})
 
 ATTEMPT_STATES = StateTable(

@@ -98,7 +98,9 @@ _timeouts_ms = {
     "idle_in_transaction_session_timeout": 60_000,
 }
 _database_options: dict[str, Any] = {
-    "options": " ".join(f"-c {name}={value}" for name, value in _timeouts_ms.items()),
+    # Indexes are read from memory or a solid-state disk: the server's default price of a page would have it read
+    # whole tables to find a few thousand rows.
+    "options": " ".join(f"-c {name}={value}" for name, value in {**_timeouts_ms, "random_page_cost": 1.1}.items()),
     "connect_timeout": 5,
     "application_name": "mlportal",
     # Under ASGI each request has a thread of its own, so connections that last are kept in a pool per process.

@@ -111,5 +111,5 @@ if __name__ == "__main__":
     serve(
         setup,
         one_round,
-        f"django-celery-beat {'.'.join(map(str, django_celery_beat.VERSION))}, Celery {celery.__version__}",
+        f"django-celery-beat {django_celery_beat.__version__}, Celery {celery.__version__}",
     )
