@@ -13,11 +13,20 @@ from django.utils.translation import gettext as _
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core.errors import Conflict
+from apps.core.secret import Undecryptable
 from kubekit import client
 from kubekit.credentials import Credentials
+from kubekit.errors import CredentialError, Unauthorized
 
 _lock = threading.Lock()
 _clients: dict[UUID, tuple[str, client.Cluster]] = {}
+
+
+class CredentialsUnusable(Unauthorized):
+    """The stored credentials cannot be decrypted or read: for whoever asks, the same as being refused by the cluster.
+
+    A ``KubeError``, so that every reconciler says so on its object instead of trying for ever.
+    """
 
 
 def pack(credentials: Credentials) -> str:
@@ -31,25 +40,43 @@ def unpack(text: str) -> Credentials:
 
 
 def credentials_of(cluster: Cluster) -> Credentials:
-    """The stored credentials. Raises `Conflict` for a cluster that was removed."""
+    """The stored credentials. Raises `CredentialsUnusable`, and `Conflict` for a cluster that was removed."""
     if cluster.state == ClusterState.REMOVED:
         raise Conflict(_("The cluster “%(name)s” was removed.") % {"name": cluster.name}, code="cluster_removed")
-    return unpack(cluster.credentials.reveal())
+    try:
+        return unpack(cluster.credentials.reveal())
+    except Undecryptable as error:
+        raise CredentialsUnusable(str(error)) from error
+    except (ValueError, TypeError) as error:  # its text could quote what was decrypted
+        raise CredentialsUnusable("the stored credentials are not what the portal wrote") from error
 
 
 def connect(cluster: Cluster) -> client.Cluster:
-    """The client of this cluster, shared by all threads of the process; a new one after its credentials changed."""
+    """The client of this cluster, shared by all threads of the process; a new one after its credentials changed.
+
+    Raises `CredentialsUnusable`, and `Conflict` for a cluster that was removed.
+    """
     credentials = credentials_of(cluster)
     mark = hashlib.sha256(pack(credentials).encode()).hexdigest()
     with _lock:
         known = _clients.get(cluster.pk)
         if known is not None and known[0] == mark:
             return known[1]
-        made = client.Cluster(credentials)
+        made = client.Cluster(_readable(credentials))
         _clients[cluster.pk] = (mark, made)
     if known is not None:
         known[1].close()
     return made
+
+
+def _readable(credentials: Credentials) -> Credentials:
+    """The same; certificates and keys that no TLS connection could use are found here and not at the first request."""
+    try:
+        if credentials.secure:
+            credentials.ssl_context()
+    except CredentialError as error:
+        raise CredentialsUnusable(error.message) from error
+    return credentials
 
 
 def forget(cluster_pk: UUID) -> None:

@@ -22,7 +22,7 @@ WORDINGS = {
     ),
     "cluster_credentials": Wording(
         sentence=_(
-            "The cluster's credentials cannot be decrypted: the portal's secret file does not fit its database."
+            "The cluster's credentials cannot be read: most likely the portal's secret file does not fit its database."
         ),
         next=_("Put the right secret file back (PORTAL_SECRET_FILE), or give new credentials on the cluster's page."),
     ),
@@ -86,7 +86,7 @@ def note_failure(cluster_pk: UUID, error: KubeError) -> None:
 
 
 def note_unreadable(cluster_pk: UUID, why: str) -> None:
-    """The credentials cannot be decrypted: the secret file is not the one that this database was written with."""
+    """The stored credentials cannot be used: most likely the secret file is not the one that wrote them."""
     reason = Reason(code="cluster_credentials", evidence=(why,))
     cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
     if cluster is not None:

@@ -17,7 +17,7 @@ from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
-from apps.core.secret import Secret, Undecryptable
+from apps.core.secret import Secret
 from apps.core.transitions import transition
 from kubekit.credentials import Credentials, parse_kubeconfig
 from kubekit.errors import CredentialError
@@ -217,10 +217,10 @@ def require_admin(actor: Actor) -> None:
 
 
 def _holds(cluster: Cluster, credentials: Credentials) -> bool:
-    """Whether these are the stored credentials; what cannot be decrypted any more is replaced."""
+    """Whether these are the stored credentials; what cannot be decrypted or read any more is replaced."""
     try:
-        return access.unpack(cluster.credentials.reveal()) == credentials
-    except Undecryptable:
+        return access.credentials_of(cluster) == credentials
+    except access.CredentialsUnusable:
         return False
 
 

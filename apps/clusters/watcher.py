@@ -20,12 +20,12 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections
 
 from apps.clusters import access, capacity, contact, watching
+from apps.clusters.access import CredentialsUnusable
 from apps.clusters.capacity import Capacity
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import wake
-from apps.core.secret import Undecryptable
 from kubekit import names
 from kubekit.credentials import Credentials
 from kubekit.errors import KubeError
@@ -69,8 +69,8 @@ def _clusters() -> dict[UUID, tuple[str, Credentials]]:
     for row in Cluster.objects.as_system().exclude(state=ClusterState.REMOVED):
         try:
             credentials = access.credentials_of(row)
-        except Undecryptable as error:
-            contact.note_unreadable(row.pk, str(error))
+        except CredentialsUnusable as error:
+            contact.note_unreadable(row.pk, error.message)
             continue
         found[row.pk] = (hashlib.sha256(access.pack(credentials).encode()).hexdigest(), credentials)
     return found

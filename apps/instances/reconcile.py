@@ -93,14 +93,21 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     if instance is None or instance.state == InstanceState.DELETED or _is_done(instance):
         return None
     crashpoints.reach("instance-claimed")
-    cluster = access.connect(instance.queue.cluster)
+    try:
+        cluster = access.connect(instance.queue.cluster)
+    except KubeError as error:
+        return _judge(instance, Seen(error=error), claim, wrote=False)
     steps = plan(instance)
     written = write(instance, cluster, steps, claim) if steps else Written()
     if written.error is None and steps and instance.state in LAUNCHED:
         return _note_written(instance, written, claim)
     seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
+    return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None)
+
+
+def _judge(instance: Instance, seen: Seen, claim: Claim, *, wrote: bool) -> datetime | None:
     decision = decide(instance, seen, now=timezone.now(), timeout_s=settings.PORTAL_START_TIMEOUT_S)
-    return _store(instance, decision, seen, claim, wrote=bool(steps) and written.error is None)
+    return _store(instance, decision, seen, claim, wrote=wrote)
 
 
 def _is_done(instance: Instance) -> bool:

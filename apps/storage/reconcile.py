@@ -23,7 +23,7 @@ from apps.tenants.ledger import Amount
 from apps.tenants.states import QueueState
 from kubekit import client, names
 from kubekit.build.claim import claim as build_claim
-from kubekit.errors import KubeError, NamespaceTerminating, NotFound
+from kubekit.errors import KubeError, NamespaceTerminating, NotFound, Unauthorized
 from kubekit.observe import ClaimObservation, observe_claim
 from kubekit.specs import ClaimSpec, Identity
 
@@ -53,8 +53,8 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     volume = Volume.objects.as_system().select_related("queue__cluster").get(pk=pk)
     if volume.is_terminal:
         return None
-    cluster = access.connect(volume.queue.cluster)
     try:
+        cluster = access.connect(volume.queue.cluster)
         if volume.state == VolumeState.DELETING:
             return _remove(volume, cluster, claim)
         if volume.queue.state == QueueState.CREATING:
@@ -199,6 +199,10 @@ def _failed(volume: Volume, claim: Claim, error: KubeError) -> datetime | None:
     """Not answering keeps the state; so does a namespace that is not there yet; a refusal fails the volume."""
     if isinstance(error, NotFound | NamespaceTerminating):
         return _wait(volume, claim, Reason(code="volume_waits_queue", params={"queue": volume.queue.name}))
+    if isinstance(error, Unauthorized):
+        # What is on the volume is there; but nothing can change until the cluster has new credentials.
+        _wait(volume, claim, Reason(code="cluster_unauthorized", evidence=(error.message,)))
+        return timezone.now() + SILENT_RETRY
     params = {"cluster": volume.queue.cluster.name}
     if error.retryable or volume.state == VolumeState.DELETING:
         # A bound volume stays plainly ready: what is on it is there whether the cluster answers or not.

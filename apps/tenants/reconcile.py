@@ -18,7 +18,7 @@ from apps.tenants.models import Queue
 from apps.tenants.states import QueueState
 from kubekit import client, names
 from kubekit.build import queue as build
-from kubekit.errors import KubeError, NotFound
+from kubekit.errors import KubeError, NotFound, Unauthorized
 from kubekit.specs import Identity, QueueSpec
 
 ACTOR = actors.system("reconciler")
@@ -52,8 +52,8 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     queue = Queue.objects.as_system().select_related("cluster", "team").get(pk=pk)
     if queue.is_terminal:
         return None
-    cluster = access.connect(queue.cluster)
     try:
+        cluster = access.connect(queue.cluster)
         if queue.state == QueueState.DELETING:
             return _remove(queue, cluster, claim)
         return _apply(queue, cluster, claim)
@@ -114,6 +114,11 @@ def _blockers(namespace: dict[str, object]) -> tuple[str, ...]:
 def _failed(queue: Queue, claim: Claim, error: KubeError, *, part: str) -> datetime:
     """Not answering keeps the state; a refusal of the cluster makes the queue failed until it goes through."""
     params = {"cluster": queue.cluster.name}
+    if isinstance(error, Unauthorized):
+        # Nothing of the queue is wrong, but nothing can change either until the cluster has new credentials.
+        reason = Reason(code="cluster_unauthorized", evidence=(error.message,))
+        transition(queue, queue.state, actor=ACTOR, claim=claim, reason=reason, expect={queue.state})
+        return timezone.now() + SILENT_RETRY
     if error.retryable or queue.state == QueueState.DELETING:
         code = "queue_cluster_silent" if error.retryable else "queue_refused"
         reason = Reason(code=code, params={**params, "part": part}, evidence=(error.message,))
