@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.core.actors import Actor
 from apps.core.errors import Conflict
@@ -47,3 +50,44 @@ def test_a_volume_that_a_flow_mounts_is_not_deleted_and_its_page_says_where(
     assert refused.value.code == "volume_in_use"
     services.delete_flow(actor=actor, flow=flow)
     storage.delete(actor=actor, volume=mounted)
+
+
+def test_no_flow_is_born_in_a_queue_whose_deletion_began_after_it_was_found(
+    queue: Queue, actor: Actor, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_just_before(_actor: Actor, _text: str) -> Queue:
+        quotas.delete(actor=make.actor(make.admin()), queue=Queue.objects.as_system().get(pk=queue.pk))
+        return queue
+
+    monkeypatch.setattr(services, "find_queue", found_just_before)
+    with pytest.raises(Conflict) as refused:
+        services.create_flow(actor=actor, document=document)
+    assert refused.value.code == "queue_deleted"
+    assert not Flow.objects.as_system().exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_queues_deletion_waits_for_a_flow_that_is_being_made_in_it(
+    queue: Queue, actor: Actor, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin, codes = make.actor(make.admin()), []
+
+    def delete() -> None:
+        try:
+            quotas.delete(actor=admin, queue=queue)
+        except Conflict as error:
+            codes.append(error.code)
+        finally:
+            connection.close()
+
+    deleting = threading.Thread(target=delete)
+
+    def before_its_row_is_written() -> str:
+        deleting.start()
+        deleting.join(0.5)
+        return "whsec_c2VjcmV0"
+
+    monkeypatch.setattr(services.signing, "new_secret", before_its_row_is_written)
+    services.create_flow(actor=actor, document=document)
+    deleting.join(20)
+    assert codes == ["queue_not_empty"]
