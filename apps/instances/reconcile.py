@@ -24,7 +24,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, selectors
+from apps.instances import launching, looking, selectors, strays
 from apps.instances.decide import Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -90,8 +90,10 @@ class Written:
 def run(pk: UUID, claim: Claim) -> datetime | None:
     """The reconciler: one round for one instance; when it is due again."""
     instance = selectors.for_reconcile(pk)
-    if instance is None or instance.state == InstanceState.DELETED or _is_done(instance):
+    if instance is None or instance.state == InstanceState.DELETED:
         return None
+    if _is_done(instance):
+        return strays.remove(instance)
     crashpoints.reach("instance-claimed")
     try:
         cluster = access.connect(instance.queue.cluster)

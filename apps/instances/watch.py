@@ -4,7 +4,8 @@ is looked at live by the reconciler.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -108,13 +109,25 @@ def _is_chatter(instance: Instance, note: EventNote) -> bool:
 
 
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
-    """After each complete list: look at every instance whose pod is not there, or is not as the row has it."""
+    """After each complete list: look at each instance whose pod is missing, not as the row has it, or one too many."""
     listed = {pod.labels.get(names.ID): pod for pod in map(observe_pod, raws)}
     with_pod = selectors.on_cluster(cluster_id, states=LAUNCHED | {S.STOPPING, S.DELETING})
     for pk, state in with_pod.values_list("pk", "state"):
         pod = listed.get(str(pk))
         if pod is None or (pod.ready and not pod.deleting) != (state == S.RUNNING):
             reconciling.send_hint(KIND, pk)
+    at_rest = selectors.on_cluster(cluster_id, states={S.STOPPED, S.FAILED})
+    for pk in at_rest.filter(pk__in=_uuids(listed)).values_list("pk", flat=True):
+        reconciling.send_hint(KIND, pk)
+
+
+def _uuids(texts: Iterable[str | None]) -> list[UUID]:
+    """Those that are ids; labels can hold anything."""
+    found: list[UUID] = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(UUID(text or ""))
+    return found
 
 
 def cluster_moved(cluster: Any, before: str, after: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from apps.clusters.states import ClusterState
 from apps.core import actors
+from apps.core.models import AuditEntry
 from apps.core.transitions import transition
 from apps.instances import services, watch
 from apps.instances.models import Instance
@@ -149,3 +150,44 @@ def test_a_cluster_that_goes_away_is_said_by_its_instances(world: World, hints: 
     hints.clear()
     transition(cluster, ClusterState.CONNECTED, actor=actors.system("test"))
     assert hinted(hints, running)
+
+
+@pytest.mark.parametrize("how", ["watch", "list"])
+def test_a_pod_of_a_stopped_instance_goes_and_is_not_made_again(world: World, hints: list[Hint], how: str) -> None:
+    instance = world.running()
+    services.stop(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.STOPPED
+    world.cluster.one("StatefulSet")["spec"]["replicas"] = 1
+    pod = world.cluster.make_pod()
+    hints.clear()
+    if how == "watch":
+        watch.pod_changed(world.queue.cluster_id, "ADDED", pod)
+    else:
+        strange = copy.deepcopy(pod)
+        strange["metadata"]["labels"]["mlportal.io/id"] = "anything"
+        watch.pods_listed(world.queue.cluster_id, [pod, strange])
+    assert hinted(hints, instance)
+    world.cluster.calls.clear()
+    world.reconcile(instance)
+    assert world.cluster.calls[-2:] == [("patch", "StatefulSet"), ("delete", "Pod")]
+    assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
+    assert "Pod" not in world.cluster.kinds()
+    assert (instance.state, instance.due_at is not None) == (S.STOPPED, True)
+    entry = AuditEntry.objects.as_system().get(object_id=instance.pk, verb="instance.stray-pod")
+    assert entry.detail["uid"] == pod["metadata"]["uid"]
+    assert world.reconcile(instance).due_at is None
+
+
+def test_a_stateful_set_of_the_same_name_that_is_not_ours_is_not_scaled(world: World) -> None:
+    instance = world.running()
+    services.stop(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    world.reconcile(instance)
+    workload = world.cluster.one("StatefulSet")
+    world.cluster.make_pod()
+    workload["metadata"]["labels"]["mlportal.io/id"], workload["spec"]["replicas"] = "another", 3
+    world.reconcile(instance)
+    assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 3
