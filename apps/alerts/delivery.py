@@ -3,12 +3,14 @@
 A delivery may be repeated after a crash between sending and noting it, so both carry the outbox row's id, by which a
 receiver recognises a repetition: ``Message-ID`` of a mail, ``webhook-id`` of a webhook.
 
-Payload of ``alert.mail``: ``{to: [address], subject, text}``. Payload of ``alert.webhook``: ``{url, body: object,
-secret: encrypted text?}``; the secret is encrypted like a secret column, so that the table shows none.
+Payload of ``alert.mail``: ``{to: [address], subject, text}``, one address each. Payload of ``alert.webhook``:
+``{url, body: object, secret: encrypted text?}``; the secret is encrypted like a secret column, so that the table shows
+none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import smtplib
 import time
@@ -30,9 +32,26 @@ _GONE = frozenset({404, 405, 410})
 
 
 def put_mail(*, key: str, to: Iterable[str], subject: str, text: str, queue_id: UUID | None = None) -> bool:
-    """Queue a mail with the current transaction; ``key`` names its cause, and a cause is announced once."""
-    payload = {"to": list(to), "subject": subject, "text": text}
-    return outbox.put(topic=MAIL, key=key, payload=payload, queue_id=queue_id)
+    """Queue a mail to each address with the current transaction; ``key`` names its cause.
+
+    A cause is announced to an address once. Each has a message of its own: a server may take some and refuse others,
+    and the refused ones are tried again, or noted, without writing to the others twice.
+    """
+    made = [
+        outbox.put(
+            topic=MAIL,
+            key=f"{key}:{_digest(address)}",
+            payload={"to": [address], "subject": subject, "text": text},
+            queue_id=queue_id,
+        )
+        for address in to
+    ]
+    return any(made)
+
+
+def _digest(address: str) -> str:
+    """An address in a key, which has less room than the longest address."""
+    return hashlib.sha256(address.encode()).hexdigest()[:16]
 
 
 def put_webhook(

@@ -157,6 +157,30 @@ def test_a_mail_carries_the_rows_id_and_no_header_can_be_injected(smtp) -> None:
     assert message.delivered_at is not None
 
 
+def test_a_refused_address_is_noted_and_tried_again_while_the_others_get_their_one_mail(smtp, monkeypatch) -> None:
+    """As a server does: a mail of which it takes one recipient is taken, so one mail to all would hide the refusal."""
+    sent: list[str] = []
+
+    def take_all_but_ben(self: mail.EmailMessage) -> None:
+        refused = {address: (450, b"later") for address in self.to if address == "ben@example.org"}
+        if len(refused) == len(self.to):
+            raise smtplib.SMTPRecipientsRefused(refused)
+        sent.extend(address for address in self.to if address not in refused)
+
+    monkeypatch.setattr(delivery.EmailMessage, "send", take_all_but_ben)
+    given = {"subject": "The flow x failed", "text": "why"}
+    to = ["ada@example.org", "ben@example.org", "eve@example.org"]
+    assert delivery.put_mail(key="cause", to=to, **given)
+    assert not delivery.put_mail(key="cause", to=to, **given)
+    for message in OutboxMessage.objects.as_system():
+        outbox.deliver_one(message.pk)
+    assert sorted(sent) == ["ada@example.org", "eve@example.org"]
+    (open_,) = OutboxMessage.objects.as_system().filter(delivered_at__isnull=True)
+    assert open_.payload["to"] == ["ben@example.org"]
+    assert "ben@example.org: 450" in open_.last_error
+    assert open_.due_at is not None
+
+
 def test_without_a_mail_server_it_says_so_and_gives_up() -> None:
     message = send()
     assert "PORTAL_SMTP_URL" in message.last_error
