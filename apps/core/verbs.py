@@ -16,6 +16,8 @@ ACTIONS: Mapping[str, Any] = {
     "change": _("changed"),
     "quota": _("changed the quota"),
     "expand": _("enlarged"),
+    "keep-size": _("could not be enlarged and kept its size"),
+    "stray-pod": _("removed a pod that should not have been there"),
     "credentials": _("replaced the credentials"),
     "retire": _("retired"),
     "restore": _("offered again"),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.clusters import access
 from apps.clusters.installation import install_id
-from apps.core import actors, live
+from apps.core import actors, audit, live
 from apps.core.claims import Claim
 from apps.core.quantities import size as size_text
 from apps.core.reasons import Reason
@@ -142,9 +142,9 @@ def _events(volume: Volume, cluster: client.Cluster) -> tuple[str, ...]:
 
 def _keep_size(volume: Volume, claim: Claim, seen: ClaimObservation, error: KubeError) -> None:
     """The storage cannot grow: the row and the ledger go back to what the cluster has."""
-    has = seen.requested_bytes or volume.size_bytes
+    has, wanted = seen.requested_bytes or volume.size_bytes, volume.size_bytes
     with transaction.atomic():
-        transition(
+        kept = transition(
             volume,
             VolumeState.BOUND,
             actor=ACTOR,
@@ -153,6 +153,9 @@ def _keep_size(volume: Volume, claim: Claim, seen: ClaimObservation, error: Kube
             reason=Reason(code="volume_grow_refused", evidence=(error.message,)),
             values={"size_bytes": has},
         )
+        if not kept:
+            return  # deleted meanwhile, which gives all of it back
+        audit.record(actor=ACTOR, verb="volume.keep-size", obj=volume, detail={"size_bytes": [wanted, has]})
         ledger.reserve(queue_id=volume.queue_id, kind=KIND, object_id=volume.pk, amount=Amount(storage_bytes=has))
         live.announce(volume)
 

@@ -164,6 +164,7 @@ def announce_freed(queue_id: UUID) -> None:
 def reserve(*, queue_id: UUID, kind: str, object_id: UUID, amount: Amount) -> None:
     """Hold ``amount`` for an object, or change what it holds to ``amount``; again with the same is harmless.
 
+    To hold the same or less is never refused, not even above a quota that was lowered or in a queue that goes.
     Raises `OverQuota` (its ``data`` says per resource what was asked, used, the limit and what is missing),
     `NotFound` when there is no such queue and `Conflict` when the queue is being deleted.
     """
@@ -171,20 +172,13 @@ def reserve(*, queue_id: UUID, kind: str, object_id: UUID, amount: Amount) -> No
         queue = Queue.objects.as_system().select_for_update(of=("self",)).filter(pk=queue_id).first()
         if queue is None:
             raise NotFound(_("There is no such queue."), code="queue_unknown")
-        if queue.state in {QueueState.DELETING, QueueState.DELETED}:
-            raise Conflict(
-                _("The queue “%(queue)s” is being deleted.") % {"queue": queue.name},
-                code="queue_deleted",
-                next=_("Choose another queue."),
-            )
         open_lines = Reservation.objects.as_system().filter(kind=kind, object_id=object_id, released_at__isnull=True)
         held = open_lines.first()
-        if held is not None and held.queue_id == queue_id and _held(held) == amount:
+        here = _held(held) if held is not None and held.queue_id == queue_id else Amount()
+        if held is not None and here == amount:
             return
-        used = _sums([queue_id], except_for=(kind, object_id)).get(queue_id, {})
-        answer = fit(queue_name=queue.name, asked=amount, used=used, limit=limits(queue))
-        if not answer.fits:
-            raise OverQuota(answer.sentence, next=answer.next, data=answer.data())
+        if held is None or not _covers(here, amount):
+            _let_in(queue, kind, object_id, amount)
         columns: dict[str, Any] = {
             "queue_id": queue_id,
             "cpu_millis": amount.cpu_millis,
@@ -198,6 +192,25 @@ def reserve(*, queue_id: UUID, kind: str, object_id: UUID, amount: Amount) -> No
             open_lines.update(**columns)
             announce_freed(held.queue_id)
         live.announce(queue)
+
+
+def _covers(held: Amount, asked: Amount) -> bool:
+    has = held.by_resource()
+    return all(count <= has.get(name, 0) for name, count in asked.by_resource().items())
+
+
+def _let_in(queue: Queue, kind: str, object_id: UUID, amount: Amount) -> None:
+    """Raise what `reserve` raises unless the queue, whose row is locked, has room for this."""
+    if queue.state in {QueueState.DELETING, QueueState.DELETED}:
+        raise Conflict(
+            _("The queue “%(queue)s” is being deleted.") % {"queue": queue.name},
+            code="queue_deleted",
+            next=_("Choose another queue."),
+        )
+    used = _sums([queue.pk], except_for=(kind, object_id)).get(queue.pk, {})
+    answer = fit(queue_name=queue.name, asked=amount, used=used, limit=limits(queue))
+    if not answer.fits:
+        raise OverQuota(answer.sentence, next=answer.next, data=answer.data())
 
 
 def release(*, kind: str, object_id: UUID) -> bool:

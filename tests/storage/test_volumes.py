@@ -11,6 +11,7 @@ from django.db import connection
 
 from apps.core import reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid, OverQuota
+from apps.core.models import AuditEntry
 from apps.storage import services, uses
 from apps.storage.models import Volume, VolumeKind
 from apps.storage.states import VolumeState
@@ -194,6 +195,22 @@ def test_storage_that_cannot_grow_keeps_its_size_in_the_row_and_in_the_ledger(qu
     fake_cluster.refuse["PersistentVolumeClaim"] = KubeForbidden("only dynamically provisioned pvc can be resized")
     reconcile_now(volume)
     assert (volume.state, volume.reason_code) == (VolumeState.BOUND, "volume_grow_refused")
+    assert (volume.size_bytes, storage_used(queue)) == (10 * GIB, 10 * GIB)
+    entry = AuditEntry.objects.as_system().get(object_id=volume.pk, verb="volume.keep-size")
+    assert entry.detail == {"size_bytes": [20 * GIB, 10 * GIB]}
+
+
+def test_storage_that_cannot_grow_keeps_its_size_though_the_quota_was_lowered_below_it(
+    queue, owner, fake_cluster
+) -> None:
+    volume = reconcile_now(new(queue, owner))
+    bind(fake_cluster)
+    reconcile_now(volume)
+    services.expand(actor=make.actor(owner), volume=volume, size_bytes=20 * GIB)
+    Queue.objects.as_system().filter(pk=queue.pk).update(storage_bytes=5 * GIB)
+    fake_cluster.refuse["PersistentVolumeClaim"] = KubeForbidden("only dynamically provisioned pvc can be resized")
+    reconcile_now(volume)
+    assert (volume.reason_code, volume.failures) == ("volume_grow_refused", 0)
     assert (volume.size_bytes, storage_used(queue)) == (10 * GIB, 10 * GIB)
 
 

@@ -85,6 +85,24 @@ def test_a_refused_change_leaves_the_line_as_it_was() -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("trouble", [{"cpu_millis": 500}, {"state": QueueState.DELETING}])
+def test_to_hold_less_is_never_refused_and_more_still_is(trouble) -> None:
+    queue = make.queue()
+    object_id = ask(queue, cpu_millis=3000)
+    Queue.objects.as_system().filter(pk=queue.pk).update(**trouble)
+
+    def hold(cpu_millis: int) -> None:
+        amount = Amount(cpu_millis=cpu_millis)
+        ledger.reserve(queue_id=queue.pk, kind="thing", object_id=object_id, amount=amount)
+
+    hold(3000)
+    hold(2000)
+    with pytest.raises((OverQuota, Conflict)):
+        hold(2001)
+    assert ledger.held(kind="thing", object_id=object_id) == Amount(cpu_millis=2000)
+
+
+@pytest.mark.django_db
 def test_oversell_raises_the_limit_of_cpu_and_memory_alone() -> None:
     queue = make.queue(cpu_oversell=Decimal("2.5"), memory_oversell=2, gpus={"nvidia.com/gpu": 1})
     assert ledger.limits(queue)["cpu_millis"] == 10_000
