@@ -24,6 +24,8 @@ from tests.journeys.sinks import MailSink, WebhookSink
 
 #: Generous, because other tests share the machine; a case that converges takes seconds.
 PATIENCE_S = 90.0
+#: The first use of an image builds its environment, with downloads on a new machine.
+FIRST_START_S = 240.0
 Made = dict[str, Any]
 
 
@@ -125,6 +127,7 @@ class Stage:
         """As a client that does not give up: repeats the same request until it is answered well."""
 
         def answered() -> Answer | None:
+            assert self.portal.process is not None and self.portal.process.poll() is None, "the portal ended"
             try:
                 answer = self.portal.api(method, path, body, key=key)
             except OSError:
@@ -139,7 +142,7 @@ class Stage:
         """The same in another thread, for a request whose process is going to die."""
         return self.calls.submit(self.ask, method, path, body, key=key)
 
-    def in_state(self, path: str, *states: str) -> Made:
+    def in_state(self, path: str, *states: str, seconds: float = PATIENCE_S) -> Made:
         """Wait until the object is in one of the states."""
 
         def there() -> Made | None:
@@ -147,7 +150,7 @@ class Stage:
             return found if found["state"] in states else None
 
         try:
-            found: Made = wait_until(f"{path} that is {'/'.join(states)}", there, seconds=PATIENCE_S)
+            found: Made = wait_until(f"{path} that is {'/'.join(states)}", there, seconds=seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {self.ask('GET', path).json}") from error
         return found

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.crash.harness import PATIENCE_S, Made, Stage
+from tests.crash.harness import FIRST_START_S, PATIENCE_S, Made, Stage
 from tests.crash.test_runs import FAILS, SLEEPS, ended_as_it_should, new_flow
 from tests.journeys.portal import wait_until
 
@@ -18,7 +18,7 @@ def instance(stage: Stage) -> Made:
     """One that runs when the killing begins; deleted by the last test."""
     wanted = {"name": "bystander", "image": "jupyter", "size": "small", "queue": "default"}
     made = stage.ask("POST", "instances", wanted, key="bystander").json
-    return stage.in_state(f"instances/{made['id']}", "running")
+    return stage.in_state(f"instances/{made['id']}", "running", seconds=FIRST_START_S)
 
 
 def answers(stage: Stage, instance: Made) -> bool:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.crash.harness import PATIENCE_S, Stage
+from tests.crash.harness import FIRST_START_S, PATIENCE_S, Stage
 from tests.journeys.portal import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]
@@ -35,7 +35,7 @@ def test_an_instance_survives_three_deaths_of_its_keepers(
     made = asked.result().json
     path, host = f"instances/{made['id']}", urlsplit(made["url"]).hostname or ""
 
-    stage.in_state(path, "running")
+    stage.in_state(path, "running", seconds=FIRST_START_S)
     assert stage.observer.pods_made(made["id"]) == [1], "one launch, one pod"
     assert stage.reserved() == {made["id"]}
     key = stage.ask("GET", f"{path}/key").json["key"]

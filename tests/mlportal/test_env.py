@@ -40,6 +40,7 @@ def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
         ("PORTAL_CLUSTER", "/nowhere/kubeconfig", "kubeconfig"),
         ("PORTAL_SMTP_URL", "mail.example.org", "smtp://"),
         ("PORTAL_EGRESS_ALLOW", "10.0.0.0/99", "10.0.0.0/99"),
+        ("PORTAL_LEASE_S", "0", "between 1 and"),
         ("PORTAL_DEBUG", "perhaps", "1 or 0"),
     ],
 )
