@@ -15,6 +15,7 @@ ACTIONS: Mapping[str, Any] = {
     "update": _("changed"),
     "change": _("changed"),
     "quota": _("changed the quota"),
+    "recalculate": _("had the quota counted anew"),
     "expand": _("enlarged"),
     "keep-size": _("could not be enlarged and kept its size"),
     "stray-pod": _("removed a pod that should not have been there"),

@@ -166,3 +166,20 @@ def test_scoped_places_carry_the_remembered_queue() -> None:
     odd = {link.entry.section: link.url for link in nav.links(actor, path="/", section="", queue="a&b#c")}
     assert odd["instances"].endswith("?queue=a%26b%23c")
     assert "queue" not in urls["audit"]
+
+
+def test_every_verb_that_the_code_writes_has_words_or_is_a_state() -> None:
+    import re
+
+    from django.apps import apps
+    from django.conf import settings
+
+    states = {state for model in apps.get_models() if hasattr(model, "TABLE") for state in model.TABLE.steps}
+    written = {
+        verb
+        for file in (settings.BASE_DIR / "apps").rglob("*.py")
+        for verb in re.findall(r'verb="([a-z]+\.[a-z.-]+)"', file.read_text(encoding="utf-8"))
+    }
+    assert len(written) > 20
+    actions = {verb: verb.partition(".")[2] for verb in written}
+    assert {verb for verb, action in actions.items() if action not in verbs.ACTIONS and action not in states} == set()
