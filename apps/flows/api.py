@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -30,6 +32,7 @@ from apps.flows.api_items import (
     SecretItem,
 )
 from apps.flows.models import Attempt, Flow, Trigger
+from apps.tenants import access
 
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -55,6 +58,10 @@ class FlowViewSet(PortalViewSet):
     rows = selectors.flows
     spec = selectors.FLOW_LIST
     item = FlowItem
+
+    def context(self) -> dict[str, Any]:
+        """With what the actor may act on."""
+        return {**super().context(), "acting": access.Acting(self.actor)}
 
     @extend_schema(
         parameters=_filters(queue="Name or id.", state="active, paused.", owner="User name.", name="The exact name."),

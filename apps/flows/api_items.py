@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.reverse import reverse
 
 from apps.core.api import ReasonItem, StatefulItem
-from apps.flows import forecast
+from apps.flows import forecast, masking
 from apps.flows.models import Flow, Run, Trigger
 
 
@@ -99,8 +99,11 @@ class FlowItem(StatefulItem):
 
     @extend_schema_field(AlertForm(many=True))
     def get_alerts(self, obj: Flow) -> list[dict[str, Any]]:
-        """From the current version."""
-        return self._part(obj, "alerts")
+        """From the current version. Addresses of webhooks are hidden from those who may not act on the flow."""
+        rules = self._part(obj, "alerts")
+        if not any(rule.get("url") for rule in rules):
+            return rules
+        return rules if self.context["acting"].on(obj.queue, obj.owner_id) else masking.alerts(rules)
 
     def get_next_fires(self, obj: Flow) -> list[str]:
         """The next five instants in UTC; none while it is paused."""

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from apps.core import names
 from apps.flows import executors, schedule
 from apps.flows.executors.base import NodeConfig
+from apps.flows.masking import HIDDEN
 from apps.flows.models import Misfire
 from apps.flows.reading import Faults, Reader
 
@@ -226,6 +227,8 @@ def _alert(data: Any, place: str, faults: Faults) -> AlertDoc:
         url = reader.text("url", limit=2000)
         if url and not re.match(r"https?://[^/\s]+", url):
             reader.fault("url", _("An address that begins with http:// or https:// is expected."))
+        elif url.endswith(f"/{HIDDEN}"):
+            reader.fault("url", _("This address was hidden from you: type the whole of it."))
     else:
         raw = reader.data.get("to")
         to = (raw,) if isinstance(raw, str) else reader.texts("to", most=20)

@@ -27,22 +27,21 @@ from apps.core.pages import (
     history_tab,
     url,
 )
-from apps.flows import forecast, rendering, selectors, services, silence
+from apps.flows import forecast, masking, rendering, selectors, services, silence
 from apps.flows.api import offset_of
 from apps.flows.forms import command_line
 from apps.flows.models import Attempt, Flow, FlowVersion, Run, Trigger
 from apps.flows.states import FLOW_STATES, RUN_STATES, FlowState, RunState
 from apps.tenants import access
-from apps.tenants.models import Queue, Role
-from apps.tenants.states import QueueState
+from apps.tenants import selectors as tenants
+from apps.tenants.models import Role
 
 GRID_RUNS = 60
 
 
 def queue_choices(actor: Any) -> list[Choice]:
     """The queues to filter by."""
-    gone = (QueueState.DELETING, QueueState.DELETED)
-    names = Queue.objects.for_actor(actor).exclude(state__in=gone).order_by("name").values_list("name", flat=True)
+    names = tenants.usable_queues(actor).values_list("name", flat=True)
     return [Choice(value=name, label=name) for name in names]
 
 
@@ -99,15 +98,16 @@ class FlowList(ListPage):
 def _flow_overview(view: Any, flow: Flow) -> Mapping[str, Any]:
     assert flow.version is not None
     document = flow.version.document
+    may_act = access.may_act_on(view.actor, flow.queue, flow.owner_id)
     now = timezone.now()
     return {
         "node": document["nodes"][0],
         "command": command_line(document["nodes"][0]),
         "schedules": document["schedules"],
-        "alerts": document["alerts"],
+        "alerts": document["alerts"] if may_act else masking.alerts(document["alerts"]),
         "fires": forecast.next_fires(flow, now),
         "grid": selectors.last_runs([flow.pk], limit=GRID_RUNS)[flow.pk],
-        "may_act": access.may_act_on(view.actor, flow.queue, flow.owner_id),
+        "may_act": may_act,
         "has_webhook": any(rule["channel"] == "webhook" for rule in document["alerts"]),
     }
 
@@ -119,7 +119,9 @@ def _flow_runs(view: Any, flow: Flow) -> Mapping[str, Any]:
 def _flow_yaml(view: Any, flow: Flow) -> Mapping[str, Any]:
     assert flow.version is not None
     versions = FlowVersion.objects.as_system().filter(flow=flow).select_related("author").order_by("-number")[:50]
-    return {"yaml": rendering.dump(flow.version.document), "versions": versions}
+    may_act = access.may_act_on(view.actor, flow.queue, flow.owner_id)
+    document = flow.version.document if may_act else masking.document(flow.version.document)
+    return {"yaml": rendering.dump(document), "versions": versions}
 
 
 class FlowDetail(ObjectPage):

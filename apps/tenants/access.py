@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from uuid import UUID
+
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.actors import Actor
@@ -43,6 +46,26 @@ def require(actor: Actor, queue: Queue, role: Role = Role.MEMBER) -> None:
 def may_act_on(actor: Actor, queue: Queue, owner_id: object) -> bool:
     """Owners act on what is theirs (as members), team administrators on everything of the team."""
     return may(actor, queue, Role.MEMBER if owner_id == actor.user_id else Role.ADMIN)
+
+
+class Acting:
+    """``may_act_on`` for many objects, with one statement for all of them."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+
+    @cached_property
+    def _roles(self) -> dict[UUID, Role]:
+        rows = Membership.objects.as_system().filter(user_id=self.actor.user_id).values_list("team_id", "role")
+        return {team_id: Role(role) for team_id, role in rows}
+
+    def on(self, queue: Queue, owner_id: object) -> bool:
+        """Whether the actor may act on what ``owner_id`` has in the queue."""
+        if self.actor.is_admin:
+            return True
+        have = self._roles.get(queue.team_id)
+        need = Role.MEMBER if owner_id == self.actor.user_id else Role.ADMIN
+        return have is not None and RANK[have] >= RANK[need]
 
 
 def require_act_on(actor: Actor, queue: Queue, owner_id: object) -> None:

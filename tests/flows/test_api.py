@@ -230,6 +230,31 @@ def test_a_viewer_sees_but_does_not_act(run: Run) -> None:
         assert client.post(f"/api/v1/{address}", {}, JSON).status_code == 403, address
 
 
+def test_the_address_of_a_webhook_is_hidden_from_those_who_may_not_act_on_the_flow(
+    api: Client, new_flow: Callable[..., Flow], queue: Queue
+) -> None:
+    secret = "https://bot:pass@hooks.example.org:8443/services/T0/B0/s3cret?key=1"
+    rules = [{"on": ["failed"], "channel": "webhook", "url": secret}]
+    flow = new_flow(alerts=rules)
+    new_flow(alerts=rules, name="weekly")
+    other = Client()
+    other.force_login(make.user(role_in=queue.team))
+    hidden = "https://hooks.example.org:8443/•••"
+    assert other.get(f"/api/v1/flows/{flow.pk}").json()["alerts"][0]["url"] == hidden
+    assert [one["alerts"][0]["url"] for one in other.get("/api/v1/flows").json()["items"]] == [hidden, hidden]
+    for tab in ("", "/yaml"):
+        page = other.get(f"/flows/{flow.pk}{tab}").text
+        assert hidden in page
+        assert "s3cret" not in page
+    assert api.get(f"/api/v1/flows/{flow.pk}").json()["alerts"][0]["url"] == secret
+    assert "s3cret" in api.get(f"/flows/{flow.pk}").text
+    assert "s3cret" in api.get(f"/flows/{flow.pk}/yaml").text
+    read = other.get(f"/api/v1/flows/{flow.pk}").json()
+    copied = {key: read[key] for key in ("queue", "nodes", "alerts")} | {"name": "copy"}
+    refused = other.post("/api/v1/flows", copied, JSON)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/alerts/0/url")
+
+
 def test_another_members_home_cannot_be_mounted(api: Client, document: dict[str, Any], queue: Queue) -> None:
     from apps.storage.models import Volume, VolumeKind
     from apps.storage.states import VolumeState
