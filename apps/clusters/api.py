@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.clusters import checks, selectors, services
-from apps.clusters.models import Cluster, Exposure
+from apps.clusters.models import Cluster
 from apps.core.api import PortalViewSet, StatefulItem
 
 ADMIN_FIELDS = ("server", "ingress_class", "ingress_namespaces", "storage_class", "exposure", "user_namespaces")
@@ -50,7 +50,6 @@ class ClusterChange(serializers.Serializer[Any]):
     apps_domain = serializers.CharField(required=False, max_length=200)
     apps_scheme = serializers.ChoiceField(choices=["http", "https"], required=False)
     apps_port = serializers.IntegerField(required=False)
-    exposure = serializers.ChoiceField(choices=Exposure.choices, required=False)
     ingress_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     ingress_namespaces = serializers.ListField(child=serializers.CharField(max_length=63), required=False)
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)

@@ -7,8 +7,6 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from apps.clusters.models import Exposure
-
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
@@ -26,7 +24,7 @@ class NamespacesField(forms.CharField):
 class SettingsForm(forms.Form):
     """How instances on a cluster are reached, and where volumes come from."""
 
-    more = ("exposure", "ingress_class", "ingress_namespaces", "storage_class", "apps_port", "user_namespaces")
+    more = ("ingress_class", "ingress_namespaces", "storage_class", "apps_port", "user_namespaces")
 
     apps_domain = forms.CharField(
         label=gettext_lazy("Domain of the instances"),
@@ -43,9 +41,6 @@ class SettingsForm(forms.Form):
         min_value=0,
         max_value=65535,
         help_text=gettext_lazy("0 means the usual one."),
-    )
-    exposure = forms.ChoiceField(
-        label=gettext_lazy("Exposure"), choices=Exposure.choices, initial=Exposure.INGRESS.value
     )
     ingress_class = forms.CharField(
         label=gettext_lazy("Ingress class"),

@@ -21,7 +21,7 @@ SOFT_LIMITS_LABEL = "localkube.io/limits"
 
 
 class Exposure(models.TextChoices):
-    """How instances become reachable from a browser."""
+    """How instances become reachable from a browser. Nothing makes an HTTPRoute yet, so nobody can choose it."""
 
     INGRESS = "ingress", _("Ingress")
     HTTPROUTE = "httproute", _("HTTPRoute (Gateway API)")

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.clusters import access
-from apps.clusters.models import Cluster, Exposure
+from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
 from apps.core.actors import Actor
@@ -24,7 +24,6 @@ from kubekit.errors import CredentialError
 from kubekit.names import is_dns_label, is_dns_name
 
 CHANGEABLE = (
-    "exposure",
     "ingress_class",
     "ingress_namespaces",
     "apps_domain",
@@ -194,8 +193,6 @@ def check_options(options: Mapping[str, Any]) -> None:
         errors["apps_scheme"] = _("Keys would be readable on the way: plain http is for localhost alone.")
     if not 0 <= options.get("apps_port", 0) <= 65535:
         errors["apps_port"] = _("A port is a number from 1 to 65535; 0 means the scheme's own.")
-    if options.get("exposure", Exposure.INGRESS) not in Exposure.values:
-        errors["exposure"] = _("Choose one of: %(names)s.") % {"names": ", ".join(Exposure.values)}
     for key in ("ingress_class", "storage_class"):
         if options.get(key) and not is_dns_name(options[key]):
             errors[key] = _("This is not the name of a class.")
