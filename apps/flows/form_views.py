@@ -23,14 +23,12 @@ from apps.flows.models import Flow
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants import access
-from apps.tenants.models import Queue
-from apps.tenants.states import QueueState
+from apps.tenants import selectors as tenants
 
 
 def offered(actor: Any) -> dict[str, list[Any]]:
     """What the form offers this person."""
-    gone = (QueueState.DELETING, QueueState.DELETED)
-    queues = list(Queue.objects.for_actor(actor).exclude(state__in=gone).select_related("cluster").order_by("name"))
+    queues = list(tenants.usable_queues(actor))
     volumes = Volume.objects.for_actor(actor).filter(queue__in=queues).select_related("queue").order_by("name")
     alive = volumes.exclude(state__in=(VolumeState.DELETING, VolumeState.DELETED))
     # Tasks come first: an image for tasks is what a flow usually wants.

@@ -19,9 +19,8 @@ from apps.flows.models import FlowVersion
 from apps.flows.reading import Faults
 from apps.storage.models import Volume, VolumeKind
 from apps.storage.states import VolumeState
-from apps.tenants import ledger
+from apps.tenants import ledger, selectors
 from apps.tenants.models import Queue
-from apps.tenants.states import QueueState
 from kubekit.specs import HOME_PATH
 
 _GONE = (VolumeState.DELETING, VolumeState.DELETED)
@@ -29,8 +28,7 @@ _GONE = (VolumeState.DELETING, VolumeState.DELETED)
 
 def find_queue(actor: Actor, text: str) -> Queue:
     """The living queue of this name or id. Raises ``Invalid`` at ``queue``."""
-    alive = Queue.objects.for_actor(actor).exclude(state__in=(QueueState.DELETING, QueueState.DELETED))
-    found: Queue | None = alive.select_related("cluster", "team").filter(refs.named(text)).first()
+    found: Queue | None = selectors.usable_queues(actor).filter(refs.named(text)).first()
     if found is None:
         faults = Faults()
         faults.add("queue", _("There is no queue “%(name)s”.") % {"name": text}, code="queue_unknown")

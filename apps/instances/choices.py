@@ -14,9 +14,9 @@ from apps.catalog.models import Image, Purpose, Size
 from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.errors import Invalid
-from apps.instances.selectors import usable_queues
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
+from apps.tenants import selectors
 from apps.tenants.models import Queue
 from kubekit.errors import SpecError
 from kubekit.specs import HOME_PATH, Mount
@@ -35,7 +35,7 @@ class Wanted:
 
 def queue(actor: Actor, reference: Reference) -> Queue:
     """A queue that the actor may know of and that is not being deleted. Raises ``Invalid``."""
-    found = usable_queues(actor).filter(refs.named(str(reference))).first()
+    found = selectors.usable_queues(actor).filter(refs.named(str(reference))).first()
     if found is None:
         raise _unknown("queue", "queue_unknown", _("There is no queue “%(name)s”."), reference)
     return found

@@ -14,8 +14,6 @@ from apps.core.errors import NotFound
 from apps.core.listing import ListSpec
 from apps.instances.models import Instance, InstanceMount
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
-from apps.tenants.models import Queue
-from apps.tenants.states import QueueState
 from kubekit.specs import HOME_PATH
 
 JOINS = ("queue__cluster", "queue__team", "owner", "image", "size", "home")
@@ -96,12 +94,6 @@ def running_of(user_ids: Collection[UUID], queue_ids: Collection[UUID] | None = 
 def on_cluster(cluster_id: UUID, *, states: Collection[InstanceState]) -> QuerySet[Instance]:
     """The instances of one cluster in some states, for what concerns all of them."""
     return Instance.objects.as_system().filter(queue__cluster_id=cluster_id, state__in=states)
-
-
-def usable_queues(actor: Actor) -> QuerySet[Queue]:
-    """Queues in which the actor may see instances, alive ones only."""
-    alive = ~Q(state__in=[QueueState.DELETING, QueueState.DELETED])
-    return Queue.objects.for_actor(actor).filter(alive).select_related("cluster").order_by("name")
 
 
 def named(actor: Actor, text: str) -> Instance:

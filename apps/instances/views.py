@@ -37,6 +37,7 @@ from apps.instances.spec import url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
+from apps.tenants import selectors as tenants
 
 S = InstanceState
 
@@ -71,7 +72,7 @@ class InstanceList(ListPage):
 
     def filters(self) -> Sequence[FilterField]:
         states = [Choice(value=state, label=INSTANCE_STATES.labels[state]) for state in S if state in ALIVE]
-        queues = [Choice(value=queue.name, label=queue.name) for queue in selectors.usable_queues(self.actor)]
+        queues = [Choice(value=queue.name, label=queue.name) for queue in tenants.usable_queues(self.actor)]
         owners = [Choice(value=self.actor.name, label=_("mine"))]
         return (
             FilterField(name="state", label=_("State"), choices=states),
@@ -200,7 +201,7 @@ class NewInstance(FormPage):
 def form_choices(view: Any) -> dict[str, Any]:
     """What the form offers this person."""
     actor = view.actor
-    queues = list(selectors.usable_queues(actor))
+    queues = list(tenants.usable_queues(actor))
     volumes = Volume.objects.for_actor(actor).filter(queue__in=queues).select_related("queue").order_by("name")
     return {
         "images": list(choices.images(actor)),

@@ -33,7 +33,6 @@ from apps.storage.states import VOLUME_STATES, VolumeState
 from apps.tenants import access, ledger
 from apps.tenants import selectors as tenants
 from apps.tenants.models import Queue
-from apps.tenants.states import QueueState
 
 
 class VolumeList(ListPage):
@@ -84,8 +83,7 @@ class VolumeList(ListPage):
 
 
 def _queues(view: Any) -> list[Queue]:
-    alive = tenants.queues(view.actor).exclude(state=QueueState.DELETING)
-    return list(alive.order_by("name"))
+    return list(tenants.usable_queues(view.actor))
 
 
 def _overview(view: Any, volume: Volume) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from apps.core import home, nav, signing_in
 from apps.core.actors import Actor
 from apps.core.home import Look, Panel
-from apps.tenants import ledger, passwords
+from apps.tenants import ledger, passwords, selectors
 from apps.tenants.models import Queue
 from apps.tenants.states import QueueState
 
@@ -32,8 +32,8 @@ def register() -> None:
 
 
 def _choices(actor: Actor) -> Sequence[nav.QueueChoice]:
-    queues = Queue.objects.for_actor(actor).exclude(state=QueueState.DELETED).select_related("team").order_by("name")
-    return [nav.QueueChoice(name=queue.name, detail=queue.team.name) for queue in queues[:200]]
+    queues = selectors.usable_queues(actor)[:200]
+    return [nav.QueueChoice(name=queue.name, detail=queue.team.name) for queue in queues]
 
 
 def _quota(actor: Actor, look: Look) -> dict[str, Any]:

@@ -42,6 +42,11 @@ def queues(actor: Actor) -> QuerySet[Queue]:
     return rows.exclude(state=QueueState.DELETED).select_related("team", "cluster")
 
 
+def usable_queues(actor: Actor) -> QuerySet[Queue]:
+    """The queues in which the actor may choose to work, by name: those of their teams that are not going away."""
+    return queues(actor).exclude(state=QueueState.DELETING).order_by("name")
+
+
 def teams(actor: Actor) -> QuerySet[Team]:
     """The actor's teams with how many members and living queues they have."""
     rows: QuerySet[Team] = Team.objects.for_actor(actor)

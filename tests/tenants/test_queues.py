@@ -7,12 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from apps.core import claims, reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.models import AuditEntry
-from apps.tenants import ledger, quotas, reconcile, uses
+from apps.tenants import ledger, quotas, reconcile, selectors, uses
 from apps.tenants.ledger import Amount
 from apps.tenants.models import Queue
 from apps.tenants.quotas import Quota
@@ -202,3 +203,19 @@ def test_a_change_during_a_workers_round_is_looked_at_again_without_its_hint(fak
         queue.refresh_from_db()
         assert queue.due_at is not None
         assert queue.due_at <= timezone.now()
+
+
+def test_only_queues_of_ones_teams_that_stay_can_be_chosen_everywhere() -> None:
+    team = make.team()
+    person = make.user(role_in=team)
+    stays = make.queue(in_team=team, name="b-stays")
+    failed = make.queue(in_team=team, name="a-failed", state=QueueState.FAILED)
+    for state in (QueueState.DELETING, QueueState.DELETED):
+        make.queue(in_team=team, state=state)
+    make.queue()
+    assert list(selectors.usable_queues(make.actor(person))) == [failed, stays]
+    signed_in = Client()
+    signed_in.force_login(person)
+    for address in ("/instances", "/volumes", "/flows", "/runs"):
+        page = signed_in.get(address).content.decode()
+        assert ">a-failed" in page, address
