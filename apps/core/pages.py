@@ -168,7 +168,7 @@ class ListPage(PortalPage):
         """The list; for htmx only the table's body. ``?row=<id>`` answers that one row (live update)."""
         rows = self.rows()
         if one := request.GET.get("row"):
-            found = rows.filter(pk=_uuid(one)).first()
+            found = rows.filter(pk=id_of(one)).first()
             if found is None:
                 return HttpResponse("")
             self.prepare([found])
@@ -257,7 +257,7 @@ class FormPage(PortalPage):
         once = request.POST.get("once", "")
         if form.is_valid():
             try:
-                return HttpResponseRedirect(self.submit({**form.cleaned_data, "id": _uuid(once) or uuid.uuid4()}))
+                return HttpResponseRedirect(self.submit({**form.cleaned_data, "id": id_of(once) or uuid.uuid4()}))
             except PortalError as error:
                 self.put_errors(form, error)
                 return self.show_form(form, once=once, error=error, status=error.status)
@@ -331,7 +331,8 @@ def url(name: str, obj: Any) -> str:
     return reverse(name, args=[obj.pk])
 
 
-def _uuid(text: str) -> uuid.UUID | None:
+def id_of(text: str) -> uuid.UUID | None:
+    """The id that a query's or a form's field holds (``once``); None for what is none."""
     try:
         return uuid.UUID(text)
     except ValueError:

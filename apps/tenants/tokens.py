@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Q
@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from apps.core import audit, names
 from apps.core.actors import Actor
-from apps.core.errors import Forbidden, Invalid
+from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.tenants.models import ApiToken
 
 PREFIX = "mlp_"
@@ -37,6 +37,9 @@ def create(
 ) -> tuple[ApiToken, str]:
     """A new token of the actor and its text, which nobody can see again.
 
+    The same ``id`` with the same name and scopes again (a double click) is the same token, with a new text: the one
+    that was made first may never have been seen. Once it has been used it raises `Conflict` ``token_made``.
+
     A scoped token cannot make tokens: it would hand out more than it has. Raises `Invalid` or `Forbidden`.
     """
     if actor.user_id is None or actor.scopes:
@@ -55,18 +58,46 @@ def create(
     if errors:
         raise Invalid(_("The token cannot be made like this."), errors=errors)
     text = PREFIX + secrets.token_urlsafe(32)
+    kept = {"digest": digest(text), "prefix": text[:8]}
+    same = id is not None and not _is_another(id, actor.user_id, name, scopes)
     with transaction.atomic():
-        token = ApiToken.objects.create(
-            **({"id": id} if id else {}),
-            user_id=actor.user_id,
-            name=name,
-            digest=digest(text),
-            prefix=text[:8],
-            scopes=list(scopes),
-            expires_at=timezone.now() + timedelta(days=days),
+        token, new = (
+            ApiToken.objects.as_system()
+            .select_for_update()
+            .get_or_create(
+                id=id if same else uuid4(),
+                user_id=actor.user_id,
+                defaults={
+                    **kept,
+                    "name": name,
+                    "scopes": list(scopes),
+                    "expires_at": timezone.now() + timedelta(days=days),
+                },
+            )
         )
+        if not new:
+            _put_text(token, kept)
+            return token, text
         audit.record(actor=actor, verb="token.create", obj=token, detail={"days": days, "scopes": list(scopes)})
     return token, text
+
+
+def _is_another(pk: UUID, user_id: UUID, name: str, scopes: Sequence[str]) -> bool:
+    """The form was sent again after a step back, for a second token: the first must go on."""
+    known = ApiToken.objects.as_system().filter(pk=pk).first()
+    return known is not None and (known.user_id, known.name, known.scopes) != (user_id, name, list(scopes))
+
+
+def _put_text(token: ApiToken, kept: Mapping[str, str]) -> None:
+    if token.last_used_at is not None or token.revoked_at is not None:
+        raise Conflict(
+            _("This token is made already, and it has been used or revoked."),
+            code="token_made",
+            next=_("Open the page anew to make another one."),
+        )
+    for name, value in kept.items():
+        setattr(token, name, value)
+    token.save(update_fields=[*kept, "updated_at"])
 
 
 def revoke(*, actor: Actor, token: ApiToken) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -27,6 +27,7 @@ from apps.core.pages import (
     Tab,
     find,
     history_tab,
+    id_of,
     url,
 )
 from apps.tenants import departures, people, selectors, teams, tokens
@@ -281,8 +282,7 @@ class NewUser(AdminPage, FormPage):
         if not form.is_valid():
             return self.show_form(form, once=once, status=422)
         try:
-            pk = UUID(once) if once else None
-            user, made = people.create(actor=self.actor, id=pk, **form.cleaned_data)
+            user, made = people.create(actor=self.actor, id=id_of(once), **form.cleaned_data)
         except PortalError as error:
             self.put_errors(form, error)
             return self.show_form(form, once=once, error=error, status=error.status)
@@ -349,12 +349,23 @@ class Account(FormPage):
         data = form.cleaned_data
         try:
             token, text = tokens.create(
-                actor=self.actor, name=data["name"], days=data["days"], scopes=data["scopes"].split()
+                actor=self.actor,
+                id=id_of(once),
+                name=data["name"],
+                days=data["days"],
+                scopes=data["scopes"].split(),
             )
         except PortalError as error:
             self.put_errors(form, error)
             return self.show_form(form, once=once, error=error, status=error.status)
-        fresh = {"form": self.form(), "once": "", "error": None, "made": token, "made_text": text, **self.extra()}
+        fresh = {
+            "form": self.form(),
+            "once": str(uuid4()),
+            "error": None,
+            "made": token,
+            "made_text": text,
+            **self.extra(),
+        }
         response = self.show(self.template, fresh)
         response["Cache-Control"] = "no-store"
         return response

@@ -6,6 +6,7 @@ import re
 import uuid
 
 import pytest
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
@@ -172,6 +173,43 @@ def test_a_double_click_on_make_the_account_leaves_a_password_that_works_on_the_
     password = re.search(r"data-once>.*?<code>([^<]+)</code>", answer.content.decode())[1]
     assert Client().login(username="li.hua", password=password)
     assert "data-once" not in admin.post("/users/new", {"username": "li.hua", "once": once}).content.decode()
+
+
+def test_a_form_whose_once_is_no_id_makes_the_account_all_the_same(admin: Client) -> None:
+    answer = admin.post("/users/new", {"username": "li.hua", "once": "not an id"})
+    assert answer.status_code == 200
+    assert "data-once" in answer.content.decode()
+
+
+def token_text(answer: HttpResponse) -> str:
+    found = re.search(r"<code>(mlp_[^<…]{20,})</code>", answer.content.decode())
+    assert found is not None
+    return found[1]
+
+
+def is_good(text: str) -> bool:
+    return Client().get("/api/v1/queues", headers={"Authorization": f"Bearer {text}"}).status_code == 200
+
+
+def test_a_double_click_on_make_a_token_leaves_one_token_whose_text_on_the_page_works(member: Client) -> None:
+    form = {"name": "laptop", "days": "30", "once": str(uuid.uuid4())}
+    member.post("/account", form)
+    text = token_text(member.post("/account", form))
+    assert ApiToken.objects.as_system().count() == 1
+    assert is_good(text)
+    again = member.post("/account", form)  # it is in use now: its text stays
+    assert again.status_code == 409
+    assert is_good(text)
+
+
+def test_the_same_form_filled_in_anew_makes_a_second_token_and_the_first_goes_on(member: Client) -> None:
+    form = {"name": "laptop", "days": "30", "once": str(uuid.uuid4())}
+    first = token_text(member.post("/account", form))
+    second = token_text(member.post("/account", {**form, "name": "desktop"}))
+    assert is_good(first)
+    assert is_good(second)
+    assert member.post("/account", {**form, "name": "third", "once": "no id"}).status_code == 200
+    assert ApiToken.objects.as_system().count() == 3
 
 
 def test_an_account_is_deactivated_and_promoted_by_buttons(admin: Client) -> None:
