@@ -29,7 +29,9 @@ class Instance(Record, Stateful, Claimable):
     the cluster. ``launch`` counts starts and labels the pods, so that a pod of an earlier launch is never taken
     for this one's. ``key`` lives from a start to the stop after it. ``at_rest`` is True once the cluster has
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
-    instant it was reached, ``last_events`` holds at most 20 of the cluster's events in plain words.
+    instant it was reached, ``object_uids`` the kind of each other object to its UID when it was last applied (what
+    another made under the same name is not ours to delete), ``last_events`` holds at most 20 of the cluster's events
+    in plain words.
     """
 
     TABLE: ClassVar[StateTable] = INSTANCE_STATES
@@ -49,6 +51,7 @@ class Instance(Record, Stateful, Claimable):
     launch = models.PositiveIntegerField(default=0)
     key = SecretField(blank=True, default="", editable=False)
     at_rest = models.BooleanField(default=True, editable=False)
+    object_uids = models.JSONField(default=dict, editable=False)
     stateful_set_uid = models.CharField(max_length=60, blank=True, default="", editable=False)
     pod_uid = models.CharField(max_length=60, blank=True, default="", editable=False)
     node = models.CharField(_("node"), max_length=253, blank=True, default="", editable=False)

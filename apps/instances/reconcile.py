@@ -6,10 +6,11 @@ StatefulSet and route (three); a stop is route, key and replicas 0 (three, the r
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -30,12 +31,14 @@ from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
 from apps.instances.states import LAUNCHED, InstanceState
 from apps.tenants import ledger
+from kubekit import names
 from kubekit.build import instance as build
 from kubekit.client import Cluster as KubeCluster
 from kubekit.errors import Conflict as KubeConflict
 from kubekit.errors import KubeError, NotFound, SpecError
 from kubekit.specs import InstanceSpec
 
+log = logging.getLogger(__name__)
 RECONCILER = actors.system("reconciler")
 #: After the writes of a start the watch reports; this is when the sweep looks if it does not.
 AFTER_WRITES_S = 3.0
@@ -61,6 +64,7 @@ class Step(StrEnum):
 NEW = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_SERVICE, Step.APPLY_ROUTE)
 START = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_ROUTE)
 STOP = (Step.DELETE_ROUTE, Step.SPOIL_KEY, Step.SCALE_TO_ZERO)
+APPLIES = frozenset(NEW)
 DELETE = (Step.DELETE_ROUTE, Step.DELETE_STATEFUL_SET, Step.DELETE_SERVICE, Step.DELETE_KEY)
 
 
@@ -81,9 +85,9 @@ def plan(instance: Instance) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What the writes brought to light."""
+    """What the writes brought to light; ``uids`` by kind, of what was applied."""
 
-    stateful_set_uid: str | None = None
+    uids: Mapping[str, str] = field(default_factory=dict)
     error: KubeError | SpecError | None = None
 
 
@@ -126,7 +130,7 @@ def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...], cla
     A slow cluster can use up the lease between two writes. Each write therefore begins within a fresh lease, or not at
     all (``ClaimLost``): a start that comes late would bring back an instance that was stopped meanwhile.
     """
-    uid: str | None = None
+    uids: dict[str, str] = {}
     fresh_until = time.monotonic() + FRESH.total_seconds()
     try:
         spec = spec_of(instance)
@@ -136,11 +140,11 @@ def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...], cla
                 fresh_until = time.monotonic() + FRESH.total_seconds()
             made = _WRITERS[step](instance, spec, cluster)
             crashpoints.reach(f"instance-{step.replace(' ', '-')}")
-            if step is Step.APPLY_STATEFUL_SET:
-                uid = str(((made or {}).get("metadata") or {}).get("uid") or "")
+            if step in APPLIES and (uid := made["metadata"].get("uid")):
+                uids[made["kind"]] = str(uid)
     except (KubeError, SpecError) as error:
-        return Written(stateful_set_uid=uid, error=error)
-    return Written(stateful_set_uid=uid)
+        return Written(uids=uids, error=error)
+    return Written(uids=uids)
 
 
 def _apply_secret(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
@@ -170,14 +174,27 @@ def _scale_to_zero(instance: Instance, spec: InstanceSpec, cluster: KubeCluster)
 
 
 def _delete(kind: str, instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
-    """Delete the object of this kind if it is ours; another one of the same name stays (failure F5)."""
-    uid = instance.stateful_set_uid or None if kind == "StatefulSet" else None
+    """Delete the object of this kind if it is ours; another one of the same name stays (failure F5).
+
+    The UID that was stored when it was applied makes it one request. Without it, or when it does not fit (a crash
+    between the write and the row), the object itself says whose it is.
+    """
+    uid = instance.stateful_set_uid if kind == "StatefulSet" else instance.object_uids.get(kind)
     try:
-        _unless_absent(lambda: cluster.delete(kind, spec.namespace, spec.object_name, uid=uid))
+        if uid:
+            cluster.delete(kind, spec.namespace, spec.object_name, uid=uid)
+            return
+    except NotFound:
+        return
     except KubeConflict:
-        found = cluster.get(kind, spec.namespace, spec.object_name)
-        if (found["metadata"].get("labels") or {}).get("mlportal.io/id") == spec.identity.id:
-            cluster.delete(kind, spec.namespace, spec.object_name, uid=found["metadata"]["uid"])
+        log.info("%s %s is not the one that was applied last", kind, spec.object_name)
+    _unless_absent(lambda: _delete_if_ours(kind, spec, cluster))
+
+
+def _delete_if_ours(kind: str, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    metadata = cluster.get(kind, spec.namespace, spec.object_name)["metadata"]
+    if (metadata.get("labels") or {}).get(names.ID) == spec.identity.id:
+        cluster.delete(kind, spec.namespace, spec.object_name, uid=metadata["uid"])
 
 
 def _unless_absent(request: Callable[[], object]) -> None:
@@ -207,8 +224,10 @@ _WRITERS: dict[Step, Writer] = {
 
 def _note_written(instance: Instance, written: Written, claim: Claim) -> datetime:
     values: dict[str, Any] = {"observed_generation": instance.generation}
-    if written.stateful_set_uid:
-        values["stateful_set_uid"] = written.stateful_set_uid
+    uids = dict(written.uids)
+    if "StatefulSet" in uids:
+        values["stateful_set_uid"] = uids.pop("StatefulSet")
+    values["object_uids"] = {**instance.object_uids, **uids}
     _keep(instance, values, claim)
     return timezone.now() + timedelta(seconds=AFTER_WRITES_S)
 

@@ -80,9 +80,12 @@ def check(queue: Queue) -> Report:
 def recalculate(queue: Queue) -> None:
     """Make the quota controller count anew by making the quota anew; what runs is not touched.
 
-    Between the two requests nothing bounds the namespace in the cluster; the ledger does. Raises ``KubeError``.
+    Until the reconciler has made it nothing bounds the namespace in the cluster; the ledger does. Raises
+    ``KubeError``.
     """
-    access.connect(queue.cluster).delete("ResourceQuota", queue.namespace, QUOTA_NAME)
+    cluster = access.connect(queue.cluster)
+    uid = cluster.get("ResourceQuota", queue.namespace, QUOTA_NAME)["metadata"]["uid"]
+    cluster.delete("ResourceQuota", queue.namespace, QUOTA_NAME, uid=uid)
 
 
 def compare(

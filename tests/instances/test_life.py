@@ -259,3 +259,47 @@ def test_another_size_is_for_stopped_ones_alone(world: World) -> None:
     held = ledger.held(kind="instance", object_id=instance.pk)
     assert held is not None
     assert held.cpu_millis == 3000
+
+
+@pytest.mark.parametrize("kind", ["Ingress", "Service", "Secret"])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_object_of_the_same_name_that_another_made_is_not_deleted(world: World, kind: str, known: bool) -> None:
+    instance = world.running()
+    if not known:
+        Instance.objects.as_system().filter(pk=instance.pk).update(object_uids={})
+    others = world.cluster.one(kind)
+    others["metadata"] |= {"uid": "another", "labels": {}}
+    services.delete(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.DELETED
+    assert [name for name in world.cluster.kinds() if name in {"Ingress", "Service", "Secret"}] == [kind]
+
+
+@pytest.mark.parametrize("forget", [{}, {"Ingress": "before a crash", "Service": "x", "Secret": "x"}])
+def test_what_is_ours_goes_though_its_uid_was_not_stored(world: World, forget: dict[str, str]) -> None:
+    instance = world.running()
+    Instance.objects.as_system().filter(pk=instance.pk).update(object_uids=forget)
+    services.delete(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.DELETED
+    assert not {"Ingress", "Service", "Secret", "StatefulSet"} & set(world.cluster.kinds())
+
+
+def test_the_route_goes_in_one_request_by_its_uid_at_the_first_and_at_a_later_stop(world: World) -> None:
+    instance = world.running()
+    for _launch in range(2):
+        services.stop(actor=world.actor, instance=instance)
+        world.cluster.calls.clear()
+        world.reconcile(instance)
+        assert world.cluster.calls[0] == ("delete", "Ingress")
+        assert ("get", "Ingress") not in world.cluster.calls
+        assert "Ingress" not in world.cluster.kinds()
+        world.cluster.remove_pod()
+        world.reconcile(instance)
+        services.start(actor=world.actor, instance=instance)
+        world.reconcile(instance)
+        world.cluster.make_pod()
+        world.cluster.run_pod()
+        world.reconcile(instance)

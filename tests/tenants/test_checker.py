@@ -91,3 +91,15 @@ def test_a_silent_cluster_is_told_and_members_cannot_recalculate(fake_cluster: F
     with pytest.raises(Forbidden) as refused:
         quotas.recalculate(actor=member, queue=queue)
     assert refused.value.code == "admin_only"
+
+
+@pytest.mark.django_db
+def test_counting_anew_deletes_the_quota_that_was_looked_at_and_no_other(
+    fake_cluster: FakeCluster, monkeypatch
+) -> None:
+    queue = make.queue()
+    reconciling.reconcile_one("queue", queue.pk)
+    uids: list[str | None] = []
+    monkeypatch.setattr(fake_cluster, "delete", lambda kind, namespace, name, *, uid=None: uids.append(uid))
+    checker.recalculate(queue)
+    assert uids == [fake_cluster.one("ResourceQuota")["metadata"]["uid"]]
