@@ -39,9 +39,18 @@ def sign_in(*, request: HttpRequest | None, username: str, password: str, addres
         cache.delete(counters[0][0])
         return user
     for key, _most in counters:
-        if not cache.add(key, 1, timeout=WINDOW_S):
-            cache.incr(key)
+        _count(key)
     return None
+
+
+def _count(key: str) -> None:
+    """One failure more; a counter whose time ends between the two steps begins anew."""
+    if cache.add(key, 1, timeout=WINDOW_S):
+        return
+    try:
+        cache.incr(key)
+    except ValueError:
+        cache.add(key, 1, timeout=WINDOW_S)
 
 
 def _key(what: str, value: str) -> str:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.core.models import AuditEntry
-from apps.tenants import tokens
+from apps.tenants import passwords, tokens
 from apps.tenants.models import ApiToken
 from tests.tenants import make
 
@@ -191,3 +191,25 @@ def test_unknown_fields_and_bad_values_are_named_by_pointer(client, token) -> No
     assert answer.json()["errors"][0]["pointer"] == "/name"
     refused(send("[1]"), status=422, code="invalid")
     refused(send("{"), status=400, code="parse_error")
+
+
+def test_a_counter_that_expires_while_it_is_raised_is_a_first_failure_and_no_fault(monkeypatch) -> None:
+    person = make.user(password="a long password")
+    expired: list[str] = []
+    raised = cache.incr
+
+    def expire_first(key: str, *args: int) -> int:
+        expired.append(key)
+        cache.delete(key)
+        return raised(key, *args)
+
+    def wrong() -> None:
+        given = {"request": None, "username": person.username, "password": "wrong", "address": None}
+        assert passwords.sign_in(**given) is None
+
+    wrong()
+    with monkeypatch.context() as late:
+        late.setattr(cache, "incr", expire_first)
+        wrong()
+    assert len(expired) == 1
+    assert cache.get(expired[0]) == 1
