@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from dataclasses import asdict
 from uuid import UUID
 
@@ -12,20 +13,31 @@ from django.utils.translation import gettext as _
 
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
+from apps.core import egress
 from apps.core.errors import Conflict
 from apps.core.secret import Undecryptable
 from kubekit import client
 from kubekit.credentials import Credentials
-from kubekit.errors import CredentialError, Unauthorized
+from kubekit.errors import CredentialError, Unauthorized, Unreachable
 
 _lock = threading.Lock()
 _clients: dict[UUID, tuple[str, client.Cluster]] = {}
+#: How long an address that was found good counts as good, and by which clock it was found so.
+RECHECK_S = 30.0
+_checked: dict[str, float] = {}
 
 
 class CredentialsUnusable(Unauthorized):
     """The stored credentials cannot be decrypted or read: for whoever asks, the same as being refused by the cluster.
 
     A ``KubeError``, so that every reconciler says so on its object instead of trying for ever.
+    """
+
+
+class AddressRefused(Unreachable):
+    """The host name of a cluster that was registered by hand leads to an address that users may not reach (F47).
+
+    It did not when the cluster was registered: whoever owns the name changed it since.
     """
 
 
@@ -40,7 +52,33 @@ def unpack(text: str) -> Credentials:
 
 
 def credentials_of(cluster: Cluster) -> Credentials:
-    """The stored credentials. Raises `CredentialsUnusable`, and `Conflict` for a cluster that was removed."""
+    """The stored credentials, to connect with: where they lead is checked at most `RECHECK_S` ago.
+
+    Raises `CredentialsUnusable`, `AddressRefused`, and `Conflict` for a cluster that was removed.
+    """
+    credentials = stored(cluster)
+    if not (cluster.trusted or cluster.embedded):
+        _check_address(credentials.server)
+    return credentials
+
+
+def _check_address(server: str) -> None:
+    """The name is resolved at each connection, so what was true at registration need not be true today."""
+    now = time.monotonic()
+    if _checked.get(server, -RECHECK_S) > now - RECHECK_S:
+        return
+    try:
+        egress.check(server)
+    except egress.EgressRefused as error:
+        _checked.pop(server, None)
+        raise AddressRefused(str(error)) from error
+    except egress.EgressFailed:
+        return  # the connection itself will say that the name leads nowhere
+    _checked[server] = now
+
+
+def stored(cluster: Cluster) -> Credentials:
+    """The stored credentials, to compare. Raises `CredentialsUnusable`, and `Conflict` for a removed cluster."""
     if cluster.state == ClusterState.REMOVED:
         raise Conflict(_("The cluster “%(name)s” was removed.") % {"name": cluster.name}, code="cluster_removed")
     try:
@@ -54,7 +92,7 @@ def credentials_of(cluster: Cluster) -> Credentials:
 def connect(cluster: Cluster) -> client.Cluster:
     """The client of this cluster, shared by all threads of the process; a new one after its credentials changed.
 
-    Raises `CredentialsUnusable`, and `Conflict` for a cluster that was removed.
+    Raises `CredentialsUnusable`, `AddressRefused`, and `Conflict` for a cluster that was removed.
     """
     credentials = credentials_of(cluster)
     mark = hashlib.sha256(pack(credentials).encode()).hexdigest()

@@ -16,6 +16,10 @@ from apps.core.transitions import transition
 from kubekit.errors import Forbidden, KubeError, TlsFailure, Unauthorized
 
 WORDINGS = {
+    "cluster_address": Wording(
+        sentence=_("The cluster's host name leads to an internal address now, so nothing is sent there."),
+        next=_("If that is meant, the operator of the portal can name its network in PORTAL_EGRESS_ALLOW."),
+    ),
     "cluster_certificate": Wording(
         sentence=_("The cluster's certificate is not the one that its CA vouches for, so nothing was sent."),
         next=_("If the cluster was set up anew, register its new kubeconfig; otherwise find out who answers there."),
@@ -41,6 +45,7 @@ def reason_for(error: KubeError) -> Reason:
         Unauthorized: "cluster_unauthorized",
         TlsFailure: "cluster_certificate",
         Forbidden: "cluster_forbidden",
+        access.AddressRefused: "cluster_address",
     }.get(type(error), "cluster_unreachable")
     return Reason(code=code, evidence=(error.message[:500],))
 

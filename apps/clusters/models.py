@@ -37,7 +37,8 @@ class Cluster(Record, Stateful):
 
     ``server`` and the secret ``credentials`` (JSON: CA, token or client certificate and key) are what
     ``kubekit.credentials`` made of the pasted kubeconfig. ``apps_domain`` is the domain below which each
-    instance has its own host; ``apps_port`` 0 means the scheme's own port.
+    instance has its own host; ``apps_port`` 0 means the scheme's own port. ``trusted``: the operator of
+    the machine gave the kubeconfig, so its address may be internal; that of any other is checked again and again.
     """
 
     TABLE: ClassVar[StateTable] = CLUSTER_STATES
@@ -46,6 +47,7 @@ class Cluster(Record, Stateful):
     server = models.CharField(_("server"), max_length=300)
     credentials = SecretField(_("credentials"))
     embedded = models.BooleanField(default=False)
+    trusted = models.BooleanField(default=False, editable=False)
     exposure = models.CharField(_("exposure"), max_length=20, choices=Exposure.choices, default=Exposure.INGRESS)
     ingress_class = models.CharField(_("ingress class"), max_length=253, blank=True, default="")
     ingress_namespaces = models.JSONField(_("namespaces of the ingress controller"), default=ingress_namespaces)

@@ -79,6 +79,7 @@ def register(
                 server=credentials.server,
                 credentials=Secret(access.pack(credentials)),
                 embedded=embedded,
+                trusted=trusted,
                 state=ClusterState.PENDING,
                 state_since=timezone.now(),
                 **options,
@@ -105,9 +106,12 @@ def replace_credentials(
     with transaction.atomic():
         row = _locked(cluster)
         if _holds(row, credentials):
+            if trusted and not row.trusted:
+                Cluster.objects.as_system().filter(pk=row.pk).update(trusted=True)
+                cluster.trusted = True
             return
-        row.credentials, row.server = access.pack(credentials), credentials.server
-        row.save(update_fields=["credentials", "server", "updated_at"])
+        row.credentials, row.server, row.trusted = access.pack(credentials), credentials.server, trusted
+        row.save(update_fields=["credentials", "server", "trusted", "updated_at"])
         audit.record(actor=actor, verb="cluster.credentials", obj=row, detail={"server": credentials.server})
         live.announce(row)
         wake.notify(wake.CLUSTERS)
@@ -216,7 +220,7 @@ def require_admin(actor: Actor) -> None:
 def _holds(cluster: Cluster, credentials: Credentials) -> bool:
     """Whether these are the stored credentials; what cannot be decrypted or read any more is replaced."""
     try:
-        return access.credentials_of(cluster) == credentials
+        return access.stored(cluster) == credentials
     except access.CredentialsUnusable:
         return False
 

@@ -20,7 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections
 
 from apps.clusters import access, capacity, contact, watching
-from apps.clusters.access import CredentialsUnusable
+from apps.clusters.access import AddressRefused, CredentialsUnusable
 from apps.clusters.capacity import Capacity
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
@@ -71,6 +71,9 @@ def _clusters() -> dict[UUID, tuple[str, Credentials]]:
             credentials = access.credentials_of(row)
         except CredentialsUnusable as error:
             contact.note_unreadable(row.pk, error.message)
+            continue
+        except AddressRefused as error:
+            contact.note_failure(row.pk, error)
             continue
         found[row.pk] = (hashlib.sha256(access.pack(credentials).encode()).hexdigest(), credentials)
     return found

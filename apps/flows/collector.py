@@ -117,7 +117,7 @@ class Collector:
 
     async def _follow(self, attempt: Attempt) -> None:
         """One stream, from the mark on."""
-        credentials = access.credentials_of(attempt.queue.cluster)
+        credentials = await control.in_thread(access.credentials_of, attempt.queue.cluster)
         streams = self._streams.setdefault(credentials, Streams(credentials))
         cutter = logs.Cutter.at(attempt.log_mark)
         upstream = streams.follow_log(

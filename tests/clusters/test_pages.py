@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.clusters import access, contact, services, watcher
 from apps.clusters.models import Cluster, Node
 from apps.clusters.states import ClusterState
+from apps.core import egress
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.models import AuditEntry
 from kubekit.errors import Unauthorized, Unreachable
@@ -120,6 +121,42 @@ def test_settings_that_could_not_work_are_refused_at_their_field(admin, allowed,
     with pytest.raises(Invalid) as refused:
         register(admin, **{option: value})
     assert list(refused.value.errors) == [option]
+
+
+def resolving_to(monkeypatch, *addresses: str) -> None:
+    """Every name leads there."""
+    found = [(2, 1, 6, "", (address, 443)) for address in addresses]
+    monkeypatch.setattr(egress.socket, "getaddrinfo", lambda *_args, **_more: found)
+    monkeypatch.setattr(access, "_checked", {})
+
+
+def test_a_name_that_leads_inside_after_registration_is_refused_and_the_cluster_says_so(admin, monkeypatch) -> None:
+    text = KUBECONFIG.format(server="https://kube.example.net", user=TOKEN)
+    resolving_to(monkeypatch, "203.0.114.5")
+    cluster = register(admin, text)
+    assert access.connect(cluster)
+    resolving_to(monkeypatch, "203.0.114.5", "169.254.169.254")
+    with pytest.raises(access.AddressRefused) as refused:
+        access.connect(cluster)
+    assert "PORTAL_EGRESS_ALLOW" in refused.value.message
+    monkeypatch.setattr(watcher, "close_old_connections", lambda: None)
+    assert watcher._clusters() == {}
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.reason_code) == (ClusterState.UNREACHABLE, "cluster_address")
+    resolving_to(monkeypatch, "203.0.114.5")
+    assert access.connect(cluster)
+
+
+def test_what_the_operator_of_the_machine_gave_may_be_inside(admin, monkeypatch) -> None:
+    resolving_to(monkeypatch, "127.0.0.1")
+    assert access.connect(register(admin, trusted=True))
+    assert access.connect(register(admin, name="local", embedded=True, trusted=True))
+    later = make.cluster(credentials=access.pack(services.read_kubeconfig(LOCAL, trusted=True)), trusted=False)
+    later.refresh_from_db()
+    with pytest.raises(access.AddressRefused):
+        access.connect(later)
+    services.replace_credentials(actor=make.actor(admin), cluster=later, kubeconfig=LOCAL, trusted=True)
+    assert access.connect(later)
 
 
 def test_only_administrators_see_and_change_the_fleet(admin, allowed) -> None:

@@ -25,6 +25,7 @@ def cluster(**columns: Any) -> Cluster:
         "credentials": '{"server": "http://127.0.0.1:1", "token": "t"}',
         "apps_domain": "apps.localhost",
         "state": ClusterState.CONNECTED,
+        "trusted": True,
         **columns,
     }
     return Cluster.objects.create(**given)
