@@ -76,6 +76,7 @@ def test_a_platform_administrator_who_leaves_a_team_keeps_the_right_and_loses_it
 def test_the_question_before_names_what_is_stopped(world: World, client: Client) -> None:
     instance = world.running()
     client.force_login(make.admin())
+    assert "loses the queues of all teams that they are not in" in client.get("/users").content.decode()
     told = f"This is stopped: instance {instance.name}."
     assert told in client.get("/users").content.decode()
     assert told in client.get(f"/teams/{world.queue.team.pk}").content.decode()
