@@ -20,6 +20,8 @@ RUN = """async () => {
 
 
 def _findings(page: Any) -> list[str]:
+    # What is being fetched is shown pale for that moment; it is judged when it stands.
+    page.wait_for_function("() => !document.querySelector('.htmx-request')")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found: list[str] = page.evaluate(RUN)
     return found
