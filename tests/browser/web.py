@@ -94,7 +94,7 @@ def _run(environ: dict[str, str], *arguments: str) -> None:
         [sys.executable, *arguments], env=environ, cwd=ROOT, check=False, capture_output=True, text=True
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(arguments)}: {done.stdout[-3000:]}{done.stderr[-6000:]}")
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stdout[-500:]}{done.stderr[-1500:]}")
 
 
 def _answers(port: int) -> bool:
