@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,11 +15,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]
 
 
 @pytest.fixture(scope="module")
-def instance(stage: Stage) -> Made:
-    """One that runs when the killing begins; deleted by the last test."""
+def instance(stage: Stage) -> Iterator[Made]:
+    """One that runs when the killing begins, and is still the same when it ends."""
     wanted = {"name": "bystander", "image": "jupyter", "size": "small", "queue": "default"}
     made = stage.ask("POST", "instances", wanted, key="bystander").json
-    return stage.in_state(f"instances/{made['id']}", "running", seconds=FIRST_START_S)
+    yield stage.in_state(f"instances/{made['id']}", "running", seconds=FIRST_START_S)
+    stage.ask("DELETE", f"instances/{made['id']}")
+    stage.everything_is_gone()
 
 
 def answers(stage: Stage, instance: Made) -> bool:
@@ -84,13 +87,11 @@ def test_after_a_kill_of_the_supervisor_the_next_up_recovers(
 
 
 def test_an_orphan_goes_after_its_grace_though_the_reaper_dies_twice(stage: Stage, instance: Made) -> None:
-    stage.ask("DELETE", f"instances/{instance['id']}")
-    stage.everything_is_gone()
     with stage.killed_at("orphan-recorded", "control"):
         stage.observer.make_orphan()
     with stage.killed_at("orphan-removed", "control"):
         pass
-    stage.everything_is_gone()
+    stage.everything_is_gone(but=instance["id"])
     wait_until(
         "record of the orphan",
         lambda: stage.sql("SELECT count(*) FROM clusters_orphan WHERE removed_at IS NOT NULL") == [(1,)],
