@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.db import OperationalError
 
 from apps.clusters import access
+from apps.core import control
 from apps.flows import collector as module
 from apps.flows import logs
 from apps.flows.collector import Collector
@@ -70,9 +70,9 @@ def attempt(kube: FakeKube, run: Run, monkeypatch: pytest.MonkeyPatch) -> Attemp
 
 
 async def stored(pk: UUID) -> bytes:
-    row = await sync_to_async(logs.attempt_row)(pk)
+    row = await control.in_thread(logs.attempt_row, pk)
     assert row is not None
-    piece = await sync_to_async(logs.read)(row, 0)
+    piece = await control.in_thread(logs.read, row, 0)
     return piece.data
 
 
@@ -163,7 +163,7 @@ async def test_a_worker_that_finished_the_log_meanwhile_ends_the_stream(
         await asyncio.sleep(0.01)
     kube.logs[attempt.pod_name] = "".join(LINES).encode()
     kube.finish(kube.only(), exit_code=0)
-    await sync_to_async(look)(attempt)
+    await control.in_thread(look, attempt)
     assert await stored(attempt.pk) == "".join(line.split(" ", 1)[1] for line in LINES).encode()
     for _ in range(200):
         if not collector._tasks:
