@@ -21,7 +21,7 @@ from rest_framework.reverse import reverse
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
-from apps.core import listing
+from apps.core import listing, troubles
 from apps.core.actors import Actor
 from apps.core.errors import Forbidden, Invalid, NotFound, PortalError
 from apps.core.listing import ListSpec
@@ -35,7 +35,7 @@ IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
 
 def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler: everything expected becomes problem+json with a code and a next step."""
-    problem = _as_portal_error(error)
+    problem = _as_portal_error(error) or troubles.of(error)
     if problem is None:
         # A fault of ours. The log gets all of it, a program at the other end the same form as for every error.
         log.error("%s failed", context["request"].path, exc_info=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -9,13 +10,14 @@ from django.db import DatabaseError, connection
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
+from django.template import loader
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 from django.views import View
 
-from apps.core import home
+from apps.core import home, troubles
 from apps.core.context import QUEUE_COOKIE
 from apps.core.listing import ListSpec
 from apps.core.models import AuditEntry
@@ -122,3 +124,12 @@ class Ready(View):
         except DatabaseError as error:
             return JsonResponse({"status": "unavailable", "database": type(error).__name__}, status=503)
         return JsonResponse({"status": "ok", "database": "ok"})
+
+
+def fault(request: HttpRequest) -> HttpResponse:
+    """The page behind every uncaught error. It asks the database nothing, which may be what is in trouble."""
+    trouble = troubles.of(sys.exc_info()[1])
+    if trouble is None:
+        return HttpResponse(loader.render_to_string("500.html"), status=500)
+    context = {"status": trouble.status, "title": trouble.detail, "next": trouble.next, "code": trouble.code}
+    return HttpResponse(loader.render_to_string("503.html", context), status=trouble.status)

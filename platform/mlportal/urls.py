@@ -15,3 +15,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include(([path("", include(module)) for module in having("api_urls")], "api"))),
     path("api/<path:rest>", Missing.as_view(), name="api-missing"),
 ]
+
+handler500 = "apps.core.views.fault"

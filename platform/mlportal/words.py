@@ -16,6 +16,7 @@ from mlportal.paths import ROOT
 
 LOCALE = ROOT / "platform" / "mlportal" / "locale"
 LANGUAGE = "zh_Hans"
+WIDTH = 120
 _IGNORED = ("node_modules/*", ".venv/*", ".portal/*", "docker/*", "tests/*", "docs/*")
 
 
@@ -24,6 +25,8 @@ def collect() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
     django.setup()
     _collect_into(LOCALE)
+    # GNU gettext breaks lines elsewhere than the committed file does; without this every line would change.
+    polib.pofile(str(LOCALE / LANGUAGE / "LC_MESSAGES" / "django.po"), wrapwidth=WIDTH).save()
     return os.EX_OK
 
 

@@ -25,10 +25,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mlportal-launch-") as folder:
         portal = Portal(home=Path(folder) / "home", env={"LOCALKUBE_IMAGE_CACHE": str(images)})
         portal.start()
-        portal.token()
-        one_launch(portal, 0)  # builds the image where it is not there
-        taken = [one_launch(portal, number) for number in range(1, LAUNCHES + 1)]
-        portal.stop()
+        try:
+            portal.token()
+            one_launch(portal, 0)  # builds the image where it is not there
+            taken = [one_launch(portal, number) for number in range(1, LAUNCHES + 1)]
+        finally:
+            portal.stop()
     text = page(sorted(whole for whole, _ in taken), sorted(share for _, share in taken))
     print(text)
     write(text)
