@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-import yaml
 from django.conf import settings
 from django.utils.translation import gettext as _
 
 from apps.catalog.models import Image, Size
 from apps.clusters import access
+from apps.core import manifests
 from apps.core.actors import Actor
 from apps.core.errors import PortalError
 from apps.instances import forecast
@@ -23,24 +23,10 @@ from apps.storage.models import Volume
 from apps.tenants.models import Queue
 from kubekit import names
 from kubekit.build.pod import CONTAINER
-from kubekit.errors import BadRequest, KubeError, NotFound, SpecError
+from kubekit.errors import BadRequest, KubeError, NotFound
 
 LOG_LINES = 300
 LOG_BYTES = 256 * 1024
-
-
-def yaml_of(instance: Instance) -> str:
-    """The objects as the portal applies them, the key masked."""
-    try:
-        objects = objects_of(instance)
-    except SpecError as error:
-        return f"# {error}"
-    return dump(objects)
-
-
-def dump(objects: Sequence[Mapping[str, Any]]) -> str:
-    """Several objects as one YAML text that ``kubectl apply`` takes."""
-    return str(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, default_flow_style=False))
 
 
 def log_of(instance: Instance) -> dict[str, Any]:
@@ -130,4 +116,4 @@ def _yaml(actor: Actor, chosen: Mapping[str, str], image: Image, size: Size, que
         home=home or Volume(claim="home"),
         launch=1,
     )
-    return yaml_of(draft)
+    return manifests.text_of(objects_of, draft)

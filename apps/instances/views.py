@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from apps.clusters.selectors import limits_are_soft
 from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import NotFound
+from apps.core.manifests import yaml_tab
 from apps.core.pages import (
     Action,
     ActionPage,
@@ -33,7 +34,7 @@ from apps.core.pages import (
 from apps.instances import buttons, choices, entering, rendering, selectors, services, stages
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
-from apps.instances.spec import url_of
+from apps.instances.spec import objects_of, url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
@@ -118,10 +119,6 @@ def _events(view: Any, instance: Instance) -> Mapping[str, Any]:
     return {"events": [{**event, "at": parse_datetime(event["at"])} for event in instance.last_events]}
 
 
-def _yaml(view: Any, instance: Instance) -> Mapping[str, Any]:
-    return {"yaml": rendering.yaml_of(instance)}
-
-
 class InstanceDetail(ObjectPage):
     """What it is, where it runs, what it uses, how one gets in."""
 
@@ -131,7 +128,7 @@ class InstanceDetail(ObjectPage):
         Tab(slug="overview", label=gettext_lazy("Overview"), template="instances/tab_overview.html", context=_overview),
         Tab(slug="log", label=gettext_lazy("Log"), template="instances/tab_log.html"),
         Tab(slug="events", label=gettext_lazy("Events"), template="instances/tab_events.html", context=_events),
-        Tab(slug="yaml", label=gettext_lazy("YAML"), template="instances/tab_yaml.html", context=_yaml),
+        yaml_tab(objects_of, note=gettext_lazy("What the portal writes to the cluster, with the key left out.")),
         history_tab(),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -46,6 +47,11 @@ def spec_of(volume: Volume, *, install: str) -> ClaimSpec:
         storage_bytes=volume.size_bytes,
         storage_class=volume.queue.cluster.storage_class or None,
     )
+
+
+def objects_of(volume: Volume) -> list[dict[str, Any]]:
+    """What the portal writes to the cluster for it."""
+    return [build_claim(spec_of(volume, install=install_id()))]
 
 
 def run(pk: UUID, claim: Claim) -> datetime | None:

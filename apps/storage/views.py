@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from apps.core import quantities
 from apps.core.context import QUEUE_COOKIE
+from apps.core.manifests import yaml_tab
 from apps.core.pages import (
     Action,
     ActionPage,
@@ -29,6 +30,7 @@ from apps.core.pages import (
 from apps.storage import selectors, services, uses
 from apps.storage.forms import ExpandForm, VolumeForm
 from apps.storage.models import Volume, VolumeKind
+from apps.storage.reconcile import objects_of
 from apps.storage.states import VOLUME_STATES, VolumeState
 from apps.tenants import access, ledger
 from apps.tenants import selectors as tenants
@@ -99,6 +101,7 @@ class VolumePage(ObjectPage):
         Tab(
             slug="overview", label=gettext_lazy("Overview"), template="storage/volume_overview.html", context=_overview
         ),
+        yaml_tab(objects_of),
         history_tab(),
     )
 

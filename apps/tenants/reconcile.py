@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -27,6 +28,11 @@ APPLY_AGAIN = timedelta(minutes=15)
 SILENT_RETRY = timedelta(seconds=15)
 REFUSED_RETRY = timedelta(seconds=60)
 DELETION_LOOK = timedelta(seconds=2)
+
+
+def objects_of(queue: Queue) -> list[dict[str, Any]]:
+    """What the portal writes to the cluster for it. Raises ``kubekit.errors.SpecError``."""
+    return build.objects(spec_of(queue, install=install_id()))
 
 
 def spec_of(queue: Queue, *, install: str) -> QueueSpec:
@@ -63,7 +69,7 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
 
 def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime:
     generation = queue.generation
-    for obj in build.objects(spec_of(queue, install=install_id())):
+    for obj in objects_of(queue):
         try:
             cluster.apply(obj)
         except KubeError as error:

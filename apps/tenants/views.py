@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster
 from apps.core.adminpages import AdminPage
+from apps.core.manifests import yaml_tab
 from apps.core.pages import (
     Action,
     ActionPage,
@@ -34,6 +35,7 @@ from apps.tenants import access, checker, holders, ledger, quotas, selectors
 from apps.tenants.forms import QueueForm, QuotaForm
 from apps.tenants.models import Queue, Team
 from apps.tenants.quotas import Quota
+from apps.tenants.reconcile import objects_of
 from apps.tenants.states import QUEUE_STATES, QueueState
 
 
@@ -99,6 +101,7 @@ class QueuePage(ObjectPage):
         Tab(slug="overview", label=gettext_lazy("Overview"), template="tenants/queue_overview.html", context=_overview),
         Tab(slug="holders", label=gettext_lazy("Holders"), template="tenants/queue_holders.html", context=_holders),
         Tab(slug="check", label=gettext_lazy("Check"), template="tenants/queue_check.html"),
+        yaml_tab(objects_of),
         history_tab(),
     )
 

@@ -93,3 +93,11 @@ def test_the_list_is_one_statement_at_any_number_of_rows(client, queue, owner, d
     client.get("/volumes")
     with django_assert_num_queries(2 + 2):  # session, person; volumes, queues of the filter
         client.get("/volumes", headers={"HX-Request": "true"})
+
+
+def test_the_yaml_tab_shows_the_claim_that_the_portal_writes(client: Client, queue, owner) -> None:
+    volume = Volume.objects.create(name="v", queue=queue, owner=owner, size_bytes=2**30, claim="v-claim", state="bound")
+    text = client.get(f"/volumes/{volume.pk}/yaml").content.decode()
+    assert "kind: PersistentVolumeClaim" in text
+    assert "storage: 1Gi" in text
+    assert queue.namespace in text

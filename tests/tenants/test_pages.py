@@ -240,3 +240,10 @@ def test_somebody_elses_token_cannot_be_revoked(member: Client) -> None:
     assert member.post(f"/account/tokens/{token.pk}/revoke").status_code == 404
     token.refresh_from_db()
     assert token.revoked_at is None
+
+
+def test_the_yaml_tab_shows_namespace_quota_and_policies_as_written(member: Client, queue: Queue) -> None:
+    text = member.get(f"/queues/{queue.pk}/yaml").content.decode()
+    for kind in ("Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy"):
+        assert f"kind: {kind}" in text
+    assert queue.namespace in text
