@@ -77,7 +77,7 @@ def processes(portal: Portal) -> dict[int, str]:
 
 def kind(command: str) -> str:
     """The part of the stack that a command line belongs to."""
-    for word in ("postgres", "redis", "caddy", "localkube"):
+    for word in ("localkube", "postgres", "redis", "caddy"):  # localkube is told where Caddy listens
         if word in command:
             return word
     return "supervisor, web, worker, control"
