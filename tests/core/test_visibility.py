@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.core import actors
@@ -31,9 +32,11 @@ def test_no_model_has_an_unscoped_way_to_its_rows(model: Any) -> None:
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
 def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
     team = make.team()
-    for person in (make.user(), make.user(role_in=team), make.admin()):
-        list(model.objects.for_actor(make.actor(person))[:1])
-    list(model.objects.for_actor(actors.system("test"))[:1])
+    people = [make.actor(person) for person in (make.user(), make.user(role_in=team), make.admin())]
+    everything = set(model.objects.as_system().values_list("pk", flat=True))
+    for actor in (*people, actors.system("test")):
+        assert isinstance(model.visible_to(actor), Q)
+        assert set(model.objects.for_actor(actor).values_list("pk", flat=True)) <= everything
 
 
 def _rows() -> dict[str, Callable[[Any, Any], Any]]:
