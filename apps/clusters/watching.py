@@ -22,7 +22,8 @@ ResyncHandler = Callable[[UUID, list[Raw]], None]
 EventHandler = Callable[[UUID, Raw, Mapping[str, str]], None]
 """``(cluster id, raw Event, labels of the object it is about)``"""
 
-_PLURALS = {kind.plural: kind.name for kind in KINDS.values()}
+# Of two kinds with one plural the first is meant: nodes, not the metrics of nodes.
+_PLURALS = {kind.plural: kind.name for kind in reversed(KINDS.values())}
 
 
 @dataclass(kw_only=True)

@@ -14,6 +14,7 @@ How the parts fit together::
 ``build``          spec -> manifest (instance, claim, task, queue)
 ``credentials``    a kubeconfig's text -> `Credentials`; everything that could act is refused
 ``kinds``          kind -> API path
+``permissions``    what the account must be allowed, the one list; `rules` of a ClusterRole
 ``client``         `Cluster`: synchronous REST, thread-safe, dicts in and out
 ``streams``        asynchronous watch, log, exec, port-forward
 ``tunnel``         the two ends of an exec or port-forward WebSocket

@@ -67,8 +67,11 @@ _TABLE = (
     Kind("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
     Kind("RuntimeClass", "node.k8s.io/v1", "runtimeclasses", namespaced=False),
     Kind("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes"),
+    Kind("GatewayClass", "gateway.networking.k8s.io/v1", "gatewayclasses", namespaced=False),
+    Kind("NodeMetrics", "metrics.k8s.io/v1beta1", "nodes", namespaced=False),
     Kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     Kind("SelfSubjectAccessReview", "authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False),
+    Kind("SelfSubjectReview", "authentication.k8s.io/v1", "selfsubjectreviews", namespaced=False),
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}
