@@ -160,6 +160,16 @@ def parse_database_url(url: str) -> Database:
     )
 
 
+def broker_url(redis_url: str) -> str:
+    """REDIS_URL as Celery wants it: there a unix socket has another scheme, and its database another name."""
+    parts = urlsplit(redis_url)
+    if parts.scheme != "unix":
+        return redis_url
+    database = _query(parts.query).get("db", "")
+    who, at, _ = parts.netloc.rpartition("@")
+    return f"redis+socket://{who}{at}{parts.path}" + (f"?virtual_host={database}" if database else "")
+
+
 def _query(text: str) -> dict[str, str]:
     pairs = (part.partition("=") for part in text.split("&") if part)
     return {key: unquote(value) for key, _, value in pairs}

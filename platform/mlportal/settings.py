@@ -148,11 +148,7 @@ else:
             },
         }
     }
-    CELERY_BROKER_URL = (
-        f"redis+socket://{urlsplit(ENVIRONMENT.redis_url).path}"
-        if ENVIRONMENT.redis_url.startswith("unix://")
-        else ENVIRONMENT.redis_url
-    )
+    CELERY_BROKER_URL = env.broker_url(ENVIRONMENT.redis_url)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_timeout": 30, "socket_keepalive": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib import import_module
 
 from mlportal import env, preflight, say, secretfile, stack, supervise
 from mlportal.embedded import postgres
@@ -28,6 +29,7 @@ def main() -> int:
             preflight.room(home)
             preflight.namespaces(environment)
             preflight.secrets_present(environment)
+            _check_outside(environment)
             secretfile.ensure(environment.secret_file)
             if environment.database_embedded and postgres.initialise(data=home.postgres_data):
                 say.event(say.DONE, "postgres", f"made a database in {home.postgres_data}")
@@ -52,6 +54,12 @@ def main() -> int:
         return _refuse(failure, os.EX_SOFTWARE)
     say.event(say.STOPPED, "portal", "stopped; nothing is left running")
     return os.EX_OK
+
+
+def _check_outside(environment: Environment) -> None:
+    """Ask the servers that others run. Their clients take a moment to load, which an embedded start need not wait."""
+    if not (environment.database_embedded and environment.redis_embedded):
+        import_module("mlportal.outside").check(environment)
 
 
 def _refuse(why: str, code: int) -> int:
