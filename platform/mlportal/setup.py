@@ -23,6 +23,9 @@ LOCALE = ROOT / "platform" / "mlportal" / "locale"
 
 OLDEST_PYTHON = (3, 11)
 
+MACHINES_TRUST = {"UV_SYSTEM_CERTS": "1", "NODE_USE_SYSTEM_CA": "1"}
+"""uv and npm believe the certificates that this machine believes, as pip does: a company's proxy may have its own."""
+
 DEBIAN_RUNTIME = (
     ("bubblewrap", "/usr/bin/bwrap", "keeps the programs of users apart"),
     ("passt", "/usr/bin/pasta", "gives those programs a network of their own"),
@@ -68,7 +71,7 @@ def run(command: Sequence[str], *, failed: str, environ: dict[str, str] | None =
     Raises CannotSetUp with `failed` and the end of what the command said.
     """
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **(environ or {})}, capture_output=True, text=True, check=False
+        command, cwd=ROOT, env={**MACHINES_TRUST, **os.environ, **(environ or {})}, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         raise CannotSetUp(f"{failed}\n{(done.stdout + done.stderr).strip()[-3000:]}")

@@ -94,6 +94,18 @@ def test_a_copied_environment_is_made_anew(checkout, commands):
     assert "venv" in commands[0]
 
 
+def test_what_is_downloaded_is_believed_as_the_machine_believes_unless_it_says_otherwise(monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setenv("UV_SYSTEM_CERTS", "0")
+    monkeypatch.delenv("NODE_USE_SYSTEM_CA", raising=False)
+    told = tmp_path / "told"
+    tell = "import os, sys; open(sys.argv[1], 'w').write(f'{os.environ.get(sys.argv[2])} {os.environ.get(sys.argv[3])}')"
+    command = (sys.executable, "-c", tell, str(told), "UV_SYSTEM_CERTS", "NODE_USE_SYSTEM_CA")
+    setup.run(command, failed="")
+    assert told.read_text() == "0 1"
+
+
 def test_the_command_line_is_installed_and_works_from_anywhere(tmp_path, monkeypatch):
     import subprocess
     import sys

@@ -215,6 +215,7 @@ class Images:
         env = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         if "PIP_INDEX_URL" in os.environ:
             env.setdefault("UV_DEFAULT_INDEX", os.environ["PIP_INDEX_URL"])
+        env.setdefault("UV_SYSTEM_CERTS", "1")  # a company's proxy may have a certificate of its own
         env |= {"HOME": "/opt/venv", "PATH": PATH, "UV_CACHE_DIR": "/opt/venv/.cache", "UV_NO_PROGRESS": "1"}
         env["LD_LIBRARY_PATH"] = "/opt/python/lib"  # the loader's cache with that folder is for containers
         extra = [Bind(env[name], env[name]) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in env]
