@@ -71,7 +71,12 @@ def run(command: Sequence[str], *, failed: str, environ: dict[str, str] | None =
     Raises CannotSetUp with `failed` and the end of what the command said.
     """
     done = subprocess.run(
-        command, cwd=ROOT, env={**MACHINES_TRUST, **os.environ, **(environ or {})}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**MACHINES_TRUST, **os.environ, **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise CannotSetUp(f"{failed}\n{(done.stdout + done.stderr).strip()[-3000:]}")

@@ -100,7 +100,9 @@ def test_what_is_downloaded_is_believed_as_the_machine_believes_unless_it_says_o
     monkeypatch.setenv("UV_SYSTEM_CERTS", "0")
     monkeypatch.delenv("NODE_USE_SYSTEM_CA", raising=False)
     told = tmp_path / "told"
-    tell = "import os, sys; open(sys.argv[1], 'w').write(f'{os.environ.get(sys.argv[2])} {os.environ.get(sys.argv[3])}')"
+    tell = (
+        "import os, sys; open(sys.argv[1], 'w').write(f'{os.environ.get(sys.argv[2])} {os.environ.get(sys.argv[3])}')"
+    )
     command = (sys.executable, "-c", tell, str(told), "UV_SYSTEM_CERTS", "NODE_USE_SYSTEM_CA")
     setup.run(command, failed="")
     assert told.read_text() == "0 1"
