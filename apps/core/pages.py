@@ -93,6 +93,9 @@ class PortalPage(LoginRequiredMixin, View):
     """A page for a signed-in person. Expected errors become a page with the sentence and the next step."""
 
     section: ClassVar[str] = ""
+    styles: ClassVar[Sequence[str]] = ()
+    """Static style sheets that this page needs besides the portal's."""
+    scripts: ClassVar[Sequence[str]] = ()
 
     @property
     def actor(self) -> Actor:
@@ -186,6 +189,7 @@ class ObjectPage(PortalPage):
     live_kinds: ClassVar[str] = ""
     """Kinds of other objects, with spaces between, of which any change redraws the tab."""
     tabs: ClassVar[Sequence[Tab]] = ()
+    template: ClassVar[str] = "core/object.html"
     header_template: ClassVar[str] = "core/object_header.html"
 
     def rows(self) -> QuerySet[Any]:
@@ -206,7 +210,7 @@ class ObjectPage(PortalPage):
         context: dict[str, Any] = {"object": obj, "tabs": self.tabs, "tab": chosen, "actions": self.actions(obj)}
         if part != "header":
             context |= chosen.context(self, obj)
-        template = {"header": self.header_template, "tab": chosen.template}.get(part, "core/object.html")
+        template = {"header": self.header_template, "tab": chosen.template}.get(part, self.template)
         return self.show(template, context)
 
 

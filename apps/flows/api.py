@@ -14,7 +14,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.core.api import PortalViewSet
+from apps.clusters.events import Row
+from apps.clusters.events_api import EventfulViewSet
 from apps.core.errors import Invalid
 from apps.flows import forecast, logs, selectors, services, silence
 from apps.flows.api_items import (
@@ -31,7 +32,7 @@ from apps.flows.api_items import (
     RunPage,
     SecretItem,
 )
-from apps.flows.models import Attempt, Flow, Trigger
+from apps.flows.models import Attempt, Flow, Run, Trigger
 from apps.tenants import access
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -51,13 +52,17 @@ IDEMPOTENCY = OpenApiParameter(
 )
 
 
-class FlowViewSet(PortalViewSet):
+class FlowViewSet(EventfulViewSet):
     """Flows: save, run, pause."""
 
     kind = "flow"
     rows = selectors.flows
     spec = selectors.FLOW_LIST
     item = FlowItem
+
+    def events_of(self, obj: Flow) -> list[Row]:
+        """Those of its latest runs."""
+        return selectors.events_of_flow(self.actor, obj)
 
     def context(self) -> dict[str, Any]:
         """With what the actor may act on."""
@@ -147,13 +152,17 @@ class FlowViewSet(PortalViewSet):
         return Response({"next_fires": [moment.isoformat() for moment in found]})
 
 
-class RunViewSet(PortalViewSet):
+class RunViewSet(EventfulViewSet):
     """Runs: look, cancel, run again."""
 
     kind = "run"
     rows = selectors.runs
     spec = selectors.RUN_LIST
     item = RunItem
+
+    def events_of(self, obj: Run) -> list[Row]:
+        """Those of its attempts."""
+        return selectors.events_of_run(selectors.attempts(self.actor).filter(run=obj))
 
     @extend_schema(
         parameters=_filters(
@@ -185,7 +194,7 @@ class RunViewSet(PortalViewSet):
         return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
 
 
-class AttemptViewSet(PortalViewSet):
+class AttemptViewSet(EventfulViewSet):
     """Attempts and their logs."""
 
     kind = "attempt"

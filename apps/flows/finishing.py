@@ -11,6 +11,7 @@ from uuid import uuid4
 from django.db import transaction
 from django.utils import timezone
 
+from apps.clusters.events import merge
 from apps.core import audit, crashpoints, live, reconciling
 from apps.core.claims import Claim, ClaimLost
 from apps.core.reasons import Reason
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 8 * 1024 * 1024
 EVIDENCE_LINES = 8
-MOST_EVENTS = 50
 
 
 def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
@@ -46,18 +46,8 @@ def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
 
 def keep_events(attempt: Attempt, claim: Claim, events: Sequence[EventNote]) -> None:
     """Keep the newest events for the page."""
-    rows = [
-        {
-            "at": note.time.isoformat(),
-            "reason": note.reason,
-            "sentence": note.sentence,
-            "message": note.message[:500],
-            "count": note.count,
-            "warning": note.warning,
-        }
-        for note in events[-MOST_EVENTS:]
-    ]
-    if rows and rows != attempt.last_events:
+    rows = merge(attempt.last_events, events)
+    if rows != attempt.last_events:
         keep(attempt, claim, last_events=rows)
 
 

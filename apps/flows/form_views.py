@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import yaml
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -20,10 +22,14 @@ from apps.core.pages import FormPage, find
 from apps.flows import rendering, selectors, services
 from apps.flows.forms import FlowForm, field_of, from_document, preset_of, to_document
 from apps.flows.models import Flow
+from apps.flows.views import JUST_MADE, STYLES, has_webhook
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants import access
 from apps.tenants import selectors as tenants
+
+JUST = timedelta(minutes=1)
+"""So long a repeated Create (a double click) still counts as making the flow."""
 
 
 def offered(actor: Any) -> dict[str, list[Any]]:
@@ -49,7 +55,8 @@ class FlowFormPage(FormPage):
 
     section = "flows"
     form = FlowForm
-    template = "flows/form.html"
+    styles = STYLES
+    scripts = ("flows/form.js",)
 
     def form_kwargs(self) -> dict[str, Any]:
         if not hasattr(self, "_offered"):
@@ -107,6 +114,8 @@ class NewFlow(FlowFormPage):
             flow = services.create_flow(actor=self.actor, document=document, flow_id=data["id"])
         except PortalError as error:
             raise self.put_document_errors(error, document) from error
+        if has_webhook(document) and flow.owner_id == self.actor.user_id and flow.created_at > timezone.now() - JUST:
+            self.request.session[JUST_MADE] = str(flow.pk)
         return flow.get_absolute_url()
 
 

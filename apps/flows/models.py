@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from apps.clusters.eventful import Eventful
 from apps.core.actors import Actor
 from apps.core.models import Claimable, Record, Stateful
 from apps.core.reasons import Explained, explain
@@ -225,14 +226,13 @@ class Run(Record, Stateful):
         return reverse("flows:run", args=[self.pk])
 
 
-class Attempt(Record, Stateful, Claimable):
+class Attempt(Record, Stateful, Claimable, Eventful):
     """One try at one node of a run: exactly one pod, or none.
 
     ``not_before`` is the earliest start (retry interval). ``pod_name`` is set before the pod is asked for, ``pod_uid``
     when it is known to exist. ``ending`` is how it ended, stored before the finished pod is let go:
     ``{"state", "charge", "code", "params", "evidence"}``. ``log_mark`` is where the collector goes on: the time stamp
-    of the last stored line and how many stored lines bear it. ``last_events`` are the cluster's events about the pod,
-    oldest first: ``{"at", "reason", "sentence", "message", "count", "warning"}``.
+    of the last stored line and how many stored lines bear it.
     """
 
     TABLE: ClassVar[StateTable] = ATTEMPT_STATES
@@ -254,7 +254,6 @@ class Attempt(Record, Stateful, Claimable):
     exit_code = models.IntegerField(_("exit code"), null=True)
     charge = models.CharField(max_length=10, blank=True, default="", choices=[(c, c) for c in Charge])
     ending = models.JSONField(null=True)
-    last_events = models.JSONField(default=list)
     log_bytes = models.BigIntegerField(default=0)
     log_mark = models.JSONField(null=True)
     log_complete = models.BooleanField(default=False)

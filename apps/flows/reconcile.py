@@ -127,7 +127,7 @@ class Round:
             note_waiting(self.attempt, self.claim, self.why(error=error))
             return self.after(WAIT_FOR_ROOM_S)
         except KubeError as error:
-            if error.retryable or error.maybe_done or error.status in (0, 401):
+            if error.retryable or error.maybe_done or error.status in (0, 401) or isinstance(error, PermissionDenied):
                 note_waiting(self.attempt, self.claim, self.why(error=error))
                 return self.after(CLUSTER_AWAY_S)
             return self.refuse(error)

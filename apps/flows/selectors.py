@@ -9,12 +9,15 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, JSONObject
+from django.utils.translation import gettext as _
 
+from apps.clusters import events
 from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
 from apps.flows.models import Attempt, Flow, Run, Schedule
 from apps.flows.states import AttemptState, FlowState
+from apps.tenants.models import Queue
 
 LAST_RUNS = 10
 
@@ -83,6 +86,48 @@ def last_runs(flow_ids: Iterable[UUID], *, limit: int = LAST_RUNS) -> dict[UUID,
     for run in rows.only("pk", "flow_id", "state", "scheduled_at", "created_at", "started_at", "finished_at"):
         found[run.flow_id].append(run)
     return found
+
+
+def attempts_of_latest(actor: Actor, *, runs: int = LAST_RUNS, **where: Any) -> QuerySet[Attempt]:
+    """The attempts of the newest runs ``where`` (``flow=…``, ``queue=…``), the newest first; one statement."""
+    newest: Any = Run.objects.for_actor(actor).filter(**where).order_by("-created_at").values("pk")[:runs]
+    rows = Attempt.objects.for_actor(actor).filter(run__in=newest).select_related("run", "run__flow")
+    return rows.order_by("-run__created_at", "-number")
+
+
+def events_of_run(attempts: Iterable[Attempt]) -> list[events.Row]:
+    """What the cluster said of one run's pods; each line leads to its attempt."""
+    return events.newest(
+        row
+        for attempt in attempts
+        for row in events.shown(
+            attempt.last_events,
+            about=_("Attempt %(number)d") % {"number": attempt.number},
+            url=attempt.get_absolute_url(),
+        )
+    )
+
+
+def events_of_flow(actor: Actor, flow: Flow) -> list[events.Row]:
+    """What the cluster said of the latest runs of a flow, in one statement."""
+    return _events_of_runs(attempts_of_latest(actor, flow=flow))
+
+
+def _events_of_runs(attempts: Iterable[Attempt]) -> list[events.Row]:
+    return events.newest(
+        row
+        for attempt in attempts
+        for row in events.shown(
+            attempt.last_events,
+            about=_("%(run)s, attempt %(number)d") % {"run": attempt.run.name, "number": attempt.number},
+            url=attempt.run.get_absolute_url(),
+        )
+    )
+
+
+def events_in(queue: Queue, actor: Actor) -> list[events.Row]:
+    """What the cluster said of the latest runs in a queue, in one statement."""
+    return _events_of_runs(attempts_of_latest(actor, runs=events.MOST_SHOWN, queue=queue))
 
 
 def alive_in(queue_id: UUID) -> QuerySet[Flow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.flows import form_views, views
+from apps.flows import form_views, views, views_runs
 
 app_name = "flows"
 
@@ -21,11 +21,11 @@ urlpatterns = [
     path("flows/<uuid:pk>/delete", views.Delete.as_view(), name="delete"),
     path("flows/<uuid:pk>/secret", views.NewSecret.as_view(), name="secret"),
     path("flows/<uuid:pk>/<slug:tab>", views.FlowDetail.as_view(), name="flow-tab"),
-    path("runs", views.RunList.as_view(), name="runs"),
-    path("runs/<uuid:pk>", views.RunDetail.as_view(), name="run"),
-    path("runs/<uuid:pk>/cancel", views.Cancel.as_view(), name="cancel"),
-    path("runs/<uuid:pk>/give-up", views.GiveUp.as_view(), name="give-up"),
-    path("runs/<uuid:pk>/rerun", views.Rerun.as_view(), name="rerun"),
-    path("runs/<uuid:pk>/<slug:tab>", views.RunDetail.as_view(), name="run-tab"),
-    path("attempts/<uuid:pk>/log", views.LogPart.as_view(), name="log-part"),
+    path("runs", views_runs.RunList.as_view(), name="runs"),
+    path("runs/<uuid:pk>", views_runs.RunDetail.as_view(), name="run"),
+    path("runs/<uuid:pk>/cancel", views_runs.Cancel.as_view(), name="cancel"),
+    path("runs/<uuid:pk>/give-up", views_runs.GiveUp.as_view(), name="give-up"),
+    path("runs/<uuid:pk>/rerun", views_runs.Rerun.as_view(), name="rerun"),
+    path("runs/<uuid:pk>/<slug:tab>", views_runs.RunDetail.as_view(), name="run-tab"),
+    path("attempts/<uuid:pk>/log", views_runs.LogPart.as_view(), name="log-part"),
 ]

@@ -16,6 +16,7 @@ from apps.flows.models import Attempt
 from apps.flows.scheduler import Scheduler
 from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
+from apps.tenants import events as queue_events
 from apps.tenants import ledger
 from apps.tenants import uses as queue_uses
 
@@ -32,6 +33,7 @@ def register() -> None:
     ledger.on_freed(waiting.wake_next)
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    queue_events.register(selectors.events_in)
     control.register("scheduler", Scheduler().run)
     control.register("log collector", collector.run)
     control.register("log retention", retention)

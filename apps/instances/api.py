@@ -12,7 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from apps.core.api import PortalViewSet, StatefulItem
+from apps.clusters.events_api import EventfulViewSet
+from apps.core.api import StatefulItem
 from apps.instances import choices, entering, forecast, selectors, services, stages
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
@@ -68,17 +69,6 @@ class StageItem(serializers.Serializer[Any]):
     name = serializers.CharField()
     at = serializers.DateTimeField(allow_null=True)
     seconds = serializers.FloatField(allow_null=True)
-
-
-class EventItem(serializers.Serializer[Any]):
-    """An event of the cluster in plain words."""
-
-    at = serializers.DateTimeField()
-    sentence = serializers.CharField()
-    message = serializers.CharField()
-    reason = serializers.CharField()
-    count = serializers.IntegerField()
-    warning = serializers.BooleanField()
 
 
 class MountItem(serializers.Serializer[Any]):
@@ -160,7 +150,7 @@ _FILTERS = [
 ]
 
 
-class InstanceViewSet(PortalViewSet):
+class InstanceViewSet(EventfulViewSet):
     """Dev instances: make, start, stop, enter."""
 
     kind = "instance"
@@ -231,12 +221,6 @@ class InstanceViewSet(PortalViewSet):
         """A one-time entrance for a browser, for the owner alone; audited."""
         entrance = entering.ticket(actor=self.actor, instance=self.find(pk))
         return Response(TicketItem(entrance).data, headers=NO_STORE)
-
-    @extend_schema(responses=EventItem(many=True))
-    @action(detail=True, methods=["get"])
-    def events(self, request: Request, pk: str) -> Response:
-        """The newest events of the last start, newest first."""
-        return Response({"items": EventItem(self.find(pk).last_events, many=True).data, "next": None})
 
     @extend_schema(request=ForecastForm, responses=ForecastItem)
     @action(detail=False, methods=["post"], url_path="will-it-run")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from apps.clusters.events import merge
 from apps.clusters.wording import reason_of
 from apps.core.reasons import Reason
 from apps.instances.models import Instance
@@ -25,7 +26,6 @@ from kubekit.events import EventNote
 from kubekit.observe import ClaimObservation, InstanceObservation, PodObservation
 
 S = InstanceState
-MAX_EVENTS = 20
 #: Nothing the cluster does can mend these; the owner or an administrator has to change something.
 FATAL = frozenset({
     "image_not_found", "image_denied", "image_name_invalid", "command_not_found", "config_error", "volume_full",
@@ -36,7 +36,7 @@ NO_ROOM = frozenset({
     "no_node_cpu", "no_node_memory", "no_node_gpu", "no_node_pods", "no_node_fits", "placement_mismatch",
     "quota_exceeded", "preempted",
 })  # fmt: skip
-CLUSTER_AWAY = frozenset({"cluster_unreachable", "cluster_unauthorized"})
+CLUSTER_AWAY = frozenset({"cluster_unreachable", "cluster_unauthorized", "permission_missing"})
 CRASHES = frozenset({"crashed_at_start", "out_of_memory"})
 #: A program that never came up is given up at this many restarts, one that had run at the second number.
 GIVE_UP_RESTARTS = (2, 5)
@@ -252,7 +252,7 @@ def progress(
     values: dict[str, Any] = {}
     fresh = of_this_launch(instance, events)
     if fresh:
-        values["last_events"] = merge_events(instance.last_events, fresh)
+        values["last_events"] = merge(instance.last_events, fresh)
     if pod is None:
         return values
     same_pod = pod.uid == instance.pod_uid
@@ -285,27 +285,6 @@ def of_this_launch(instance: Instance, events: Sequence[EventNote]) -> list[Even
     return [note for note in events if since is None or note.time >= since.replace(microsecond=0)]
 
 
-def merge_events(known: Sequence[Mapping[str, Any]], events: Sequence[EventNote]) -> list[dict[str, Any]]:
-    """The newest 20 of both, newest first; a repeated event of the cluster replaces its earlier count."""
-    rows = {_event_key(row["object"], row["reason"], row["message"]): dict(row) for row in known}
-    for note in events:
-        rows[_event_key(note.object_name, note.reason, note.message)] = {
-            "at": note.time.isoformat(),
-            "reason": note.reason,
-            "sentence": note.sentence,
-            "message": note.message,
-            "count": note.count,
-            "warning": note.warning,
-            "object": note.object_name,
-        }
-    return sorted(rows.values(), key=lambda row: str(row["at"]), reverse=True)[:MAX_EVENTS]
-
-
-def _event_key(about: str, reason: str, message: str) -> tuple[str, str, str]:
-    """What tells one line from another; the progress of a pull is one line that changes."""
-    return (about, reason, "" if reason == "Pulling" else message)
-
-
 # --- on the way down ---------------------------------------------------------------------------------------------
 
 
@@ -318,7 +297,7 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
         return Decision(to=instance.state, reason=stay, again_s=LOOK_AGAIN_S[instance.state])
     pod = seen.pod
     fresh = of_this_launch(instance, seen.events)
-    values = {"last_events": merge_events(instance.last_events, fresh)} if fresh else {}
+    values = {"last_events": merge(instance.last_events, fresh)} if fresh else {}
     if pod is not None or not seen.live or _may_make_a_pod(seen):
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
             stay = Reason(code="node_lost", params={"node": pod.node or ""})

@@ -12,6 +12,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from apps.catalog.models import Image, Size
+from apps.clusters.eventful import Eventful
 from apps.core.actors import Actor
 from apps.core.models import Claimable, Record, Stateful
 from apps.core.scoping import EVERYTHING, ScopedManager
@@ -22,7 +23,7 @@ from apps.storage.models import Volume
 from apps.tenants.models import Queue, team_ids
 
 
-class Instance(Record, Stateful, Claimable):
+class Instance(Record, Stateful, Claimable, Eventful):
     """One dev instance: a StatefulSet of 0 or 1 pods, its Service, Ingress and Secret.
 
     ``generation`` rises with each change of what is desired; ``observed_generation`` is the last one written to
@@ -30,8 +31,7 @@ class Instance(Record, Stateful, Claimable):
     for this one's. ``key`` lives from a start to the stop after it. ``at_rest`` is True once the cluster has
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
     instant it was reached, ``object_uids`` the kind of each other object to its UID when it was last applied (what
-    another made under the same name is not ours to delete), ``last_events`` holds at most 20 of the cluster's events
-    in plain words.
+    another made under the same name is not ours to delete).
     """
 
     TABLE: ClassVar[StateTable] = INSTANCE_STATES
@@ -57,7 +57,6 @@ class Instance(Record, Stateful, Claimable):
     node = models.CharField(_("node"), max_length=253, blank=True, default="", editable=False)
     restarts = models.PositiveIntegerField(default=0, editable=False)
     stages = models.JSONField(default=dict, editable=False)
-    last_events = models.JSONField(default=list, editable=False)
     start_requested_at = models.DateTimeField(null=True, editable=False)
     ready_at = models.DateTimeField(_("ready since"), null=True, editable=False)
     start_deadline_at = models.DateTimeField(null=True, editable=False)

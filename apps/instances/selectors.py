@@ -8,12 +8,14 @@ from uuid import UUID
 
 from django.db.models import Prefetch, Q, QuerySet
 
+from apps.clusters import events
 from apps.core import refs
 from apps.core.actors import Actor
 from apps.core.errors import NotFound
 from apps.core.listing import ListSpec
 from apps.instances.models import Instance, InstanceMount
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
+from apps.tenants.models import Queue
 from kubekit.specs import HOME_PATH
 
 JOINS = ("queue__cluster", "queue__team", "owner", "image", "size", "home")
@@ -108,6 +110,16 @@ def named(actor: Actor, text: str) -> Instance:
     if found is None:
         raise NotFound()
     return found
+
+
+def events_in(queue: Queue, actor: Actor) -> list[events.Row]:
+    """What the cluster said of the instances in a queue, in one statement."""
+    told = Instance.objects.for_actor(actor).filter(queue=queue).exclude(last_events=[]).order_by("-updated_at")
+    return [
+        row
+        for instance in told[: events.MOST_SHOWN]
+        for row in events.shown(instance.last_events, about=instance.name, url=instance.get_absolute_url())
+    ]
 
 
 LIST = ListSpec(

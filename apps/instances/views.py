@@ -10,10 +10,10 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.clusters import events
 from apps.clusters.selectors import limits_are_soft
 from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import NotFound
@@ -115,19 +115,21 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
     }
 
 
-def _events(view: Any, instance: Instance) -> Mapping[str, Any]:
-    return {"events": [{**event, "at": parse_datetime(event["at"])} for event in instance.last_events]}
-
-
 class InstanceDetail(ObjectPage):
     """What it is, where it runs, what it uses, how one gets in."""
 
     section = "instances"
     kind = "instance"
+    styles = ("instances/instances.css",)
     tabs: ClassVar[Sequence[Tab]] = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="instances/tab_overview.html", context=_overview),
         Tab(slug="log", label=gettext_lazy("Log"), template="instances/tab_log.html"),
-        Tab(slug="events", label=gettext_lazy("Events"), template="instances/tab_events.html", context=_events),
+        events.tab(
+            empty=gettext_lazy(
+                "The cluster has said nothing about the last start. What it does for the next one stands here, step "
+                "by step."
+            )
+        ),
         yaml_tab(objects_of, note=gettext_lazy("What the portal writes to the cluster, with the key left out.")),
         history_tab(),
     )
@@ -137,11 +139,6 @@ class InstanceDetail(ObjectPage):
 
     def actions(self, obj: Instance) -> Sequence[Action]:
         return buttons.of(self.actor, obj)
-
-    def show(self, template: str, context: Mapping[str, Any], *, status: int = 200) -> HttpResponse:
-        """With the app's own style sheet on whole pages."""
-        own = {"core/object.html": "instances/object.html"}
-        return super().show(own.get(template, template), context, status=status)
 
 
 # --- forms -------------------------------------------------------------------------------------------------------

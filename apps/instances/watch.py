@@ -6,25 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
+from apps.clusters import events
 from apps.clusters.states import ClusterState
 from apps.core import actors, crashpoints, reconciling
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
 from apps.instances import selectors
-from apps.instances.decide import Seen, current_reason, decide, merge_events, of_this_launch, own_pod
+from apps.instances.decide import Seen, decide, of_this_launch, own_pod
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import LAUNCHED, InstanceState
 from kubekit import names
-from kubekit.events import EventNote, observe_event
+from kubekit.events import observe_event
 from kubekit.observe import InstanceObservation, PodObservation, observe_pod
 
 Raw = dict[str, Any]
@@ -33,7 +32,6 @@ S = InstanceState
 FORWARD = frozenset({S.STARTING, S.RUNNING})
 #: Warnings that come again and again while a program starts or crashes; the pod's own status tells what they mean.
 CHATTER = frozenset({"Unhealthy", "BackOff"})
-CHATTER_EVERY = timedelta(seconds=5)
 
 
 def pod_changed(cluster_id: UUID, change: str, raw: Raw) -> None:
@@ -85,27 +83,10 @@ def event_came(cluster_id: UUID, raw: Raw, labels: Mapping[str, str]) -> None:
     if instance is None or instance.state == S.DELETED:
         return
     note = observe_event(raw)
-    if not of_this_launch(instance, (note,)) or _is_chatter(instance, note):
+    if not of_this_launch(instance, (note,)) or not events.keep(instance, note):
         return
-    transition(
-        instance,
-        instance.state,
-        actor=WATCHER,
-        reason=current_reason(instance),
-        expect={instance.state},
-        values={"last_events": merge_events(instance.last_events, (note,))},
-    )
     if note.warning and note.reason not in CHATTER and instance.state in LAUNCHED:
         reconciling.send_hint(KIND, instance.pk)
-
-
-def _is_chatter(instance: Instance, note: EventNote) -> bool:
-    """The same once more within seconds: neither a write nor a redrawn page is worth it."""
-    for row in instance.last_events:
-        if (row["object"], row["reason"], row["message"]) == (note.object_name, note.reason, note.message):
-            before = parse_datetime(row["at"])
-            return before is not None and note.time - before < CHATTER_EVERY
-    return False
 
 
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:

@@ -23,6 +23,7 @@ from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
 from apps.tenants import departures
+from apps.tenants import events as queue_events
 from apps.tenants import uses as queue_uses
 from apps.tenants.departures import Departure
 
@@ -42,6 +43,7 @@ def register() -> None:
     reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    queue_events.register(selectors.events_in)
     departures.register(Departure(end=services.stop_those_of, names=_running_of))
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))
     home.register_step(10, _first_step)

@@ -10,8 +10,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.clusters.events_api import EventfulViewSet
 from apps.core import refs
-from apps.core.api import PortalViewSet, StatefulItem
+from apps.core.api import StatefulItem
 from apps.storage import selectors, services, uses
 from apps.tenants import selectors as tenants
 
@@ -47,7 +48,7 @@ class VolumeChange(serializers.Serializer[Any]):
     size_bytes = serializers.IntegerField(min_value=1)
 
 
-class VolumeViewSet(PortalViewSet):
+class VolumeViewSet(EventfulViewSet):
     """Volumes: one's home in each queue, and data volumes."""
 
     kind = "volume"

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
+from apps.clusters.eventful import Eventful
 from apps.core.actors import Actor
 from apps.core.models import Claimable, Record, Stateful
 from apps.core.scoping import EVERYTHING, ScopedManager
@@ -25,7 +26,7 @@ class VolumeKind(models.TextChoices):
     DATA = "data", _("data")
 
 
-class Volume(Record, Stateful, Claimable):
+class Volume(Record, Stateful, Claimable, Eventful):
     """One PersistentVolumeClaim in a queue's namespace; it outlives the instances that mount it."""
 
     TABLE: ClassVar[StateTable] = VOLUME_STATES

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
+from apps.clusters import events
 from apps.core import quantities
 from apps.core.context import QUEUE_COOKIE
 from apps.core.manifests import yaml_tab
@@ -89,7 +90,7 @@ def _queues(view: Any) -> list[Queue]:
 
 
 def _overview(view: Any, volume: Volume) -> Mapping[str, Any]:
-    return {"uses": uses.of(volume.pk)}
+    return {"uses": view.uses_of(volume)}
 
 
 class VolumePage(ObjectPage):
@@ -101,6 +102,12 @@ class VolumePage(ObjectPage):
         Tab(
             slug="overview", label=gettext_lazy("Overview"), template="storage/volume_overview.html", context=_overview
         ),
+        events.tab(
+            empty=gettext_lazy(
+                "The cluster has said nothing about this volume. What it reports while storage is made, grown or "
+                "refused stands here."
+            )
+        ),
         yaml_tab(objects_of),
         history_tab(),
     )
@@ -108,10 +115,16 @@ class VolumePage(ObjectPage):
     def rows(self) -> QuerySet[Volume]:
         return selectors.volumes(self.actor)
 
+    def uses_of(self, obj: Volume) -> list[uses.Use]:
+        """What mounts it, asked once for the button and for the tab."""
+        if not hasattr(self, "_uses"):
+            self._uses = uses.of(obj.pk)
+        return self._uses
+
     def actions(self, obj: Volume) -> Sequence[Action]:
         if obj.state == VolumeState.DELETING or not access.may_act_on(self.actor, obj.queue, obj.owner_id):
             return ()
-        mounted = uses.of(obj.pk)
+        mounted = self.uses_of(obj)
         return (
             Action(
                 verb="expand",

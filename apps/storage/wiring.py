@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from apps.clusters import watching
+from apps.clusters import events, watching
 from apps.core import reasons, reconciling
-from apps.storage import reconcile, wording
+from apps.storage import reconcile, selectors, wording
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
+from apps.tenants import events as queue_events
 from apps.tenants import uses
 from kubekit import names
 
@@ -27,6 +28,12 @@ def _claims_listed(cluster_pk: UUID, items: list[dict[str, Any]]) -> None:
     for pk in alive.values_list("pk", flat=True):
         if pk not in there:
             reconciling.send_hint(reconcile.KIND, pk)
+
+
+def _alive(cluster_pk: UUID, pk: UUID) -> Volume | None:
+    alive = Volume.objects.as_system().exclude(state=VolumeState.DELETED)
+    found: Volume | None = alive.filter(pk=pk, queue__cluster_id=cluster_pk).first()
+    return found
 
 
 def _id(raw: dict[str, Any]) -> UUID | None:
@@ -48,4 +55,6 @@ def register() -> None:
     reconciling.register(reconcile.RECONCILER)
     watching.on_object("persistentvolumeclaims", reconcile.KIND, _claim_changed)
     watching.on_resync("persistentvolumeclaims", reconcile.KIND, _claims_listed)
+    watching.on_event(events.keeper(reconcile.KIND, _alive))
     uses.register(_in_queue)
+    queue_events.register(selectors.events_in)

@@ -11,10 +11,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.clusters.events import Row
+from apps.clusters.events_api import EventfulViewSet
 from apps.clusters.models import Cluster
 from apps.core import refs
 from apps.core.api import Item, PortalViewSet, StatefulItem
-from apps.tenants import checker, ledger, people, quotas, selectors, teams, uses
+from apps.tenants import checker, events, ledger, people, quotas, selectors, teams, uses
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.quotas import Quota
 
@@ -98,13 +100,17 @@ class CheckItem(serializers.Serializer[Any]):
     error = serializers.CharField()
 
 
-class QueueViewSet(PortalViewSet):
+class QueueViewSet(EventfulViewSet):
     """Queues: namespaces with a quota. Administrators make and change them."""
 
     kind = "queue"
     rows = selectors.queues
     item = QueueItem
     spec = selectors.QUEUE_LIST
+
+    def events_of(self, obj: Queue) -> list[Row]:
+        """Those of what lives in it."""
+        return events.of(obj, self.actor)
 
     def prepare(self, rows: Sequence[Queue]) -> None:
         """Usage of all rows in one statement."""

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.clusters import events as cluster_events
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster
 from apps.core.adminpages import AdminPage
@@ -31,7 +32,7 @@ from apps.core.pages import (
     history_tab,
     url,
 )
-from apps.tenants import access, checker, holders, ledger, quotas, selectors
+from apps.tenants import access, checker, events, holders, ledger, quotas, selectors
 from apps.tenants.forms import QueueForm, QuotaForm
 from apps.tenants.models import Queue, Team
 from apps.tenants.quotas import Quota
@@ -101,6 +102,13 @@ class QueuePage(ObjectPage):
         Tab(slug="overview", label=gettext_lazy("Overview"), template="tenants/queue_overview.html", context=_overview),
         Tab(slug="holders", label=gettext_lazy("Holders"), template="tenants/queue_holders.html", context=_holders),
         Tab(slug="check", label=gettext_lazy("Check"), template="tenants/queue_check.html"),
+        cluster_events.tab(
+            find=lambda view, queue: events.of(queue, view.actor),
+            empty=gettext_lazy(
+                "The cluster has said nothing about what lives in this queue. What it reports of its instances, runs "
+                "and volumes stands here."
+            ),
+        ),
         yaml_tab(objects_of),
         history_tab(),
     )

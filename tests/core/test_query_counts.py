@@ -1,4 +1,4 @@
-"""What each list costs the database, committed: a change that adds a statement shows in the diff of one file.
+"""What each list and each tab costs the database, committed: a change that adds a statement shows in one file's diff.
 
 ``MLPORTAL_WRITE_QUERY_COUNTS=1`` writes the file anew. The session and the person are two statements of every page.
 """
@@ -14,9 +14,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import resolve
 
 from apps.tenants import tokens
-from tests.core.test_routes import ROUTES, world
+from tests.core.test_routes import PUBLIC, ROUTES, values_for, world
 from tests.tenants import make
 
 pytestmark = pytest.mark.django_db
@@ -53,8 +54,29 @@ def test_each_list_costs_what_is_committed_and_at_most_three_statements(world: d
         for route in LISTS
     }
     assert len(found) >= 18
-    if os.environ.get("MLPORTAL_WRITE_QUERY_COUNTS"):
-        BASELINE.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    assert found == json.loads(BASELINE.read_text(encoding="utf-8"))
+    compare(found, "lists")
     over = {name: count for name, count in found.items() if count > MOST}
     assert over == {}
+
+
+def test_each_tab_of_an_object_costs_what_is_committed(world: dict[str, Any]) -> None:
+    browser = Client()
+    browser.force_login(make.admin())
+    found = {}
+    for route in ROUTES:
+        values = values_for(route, world) if "tab" in route.params else None
+        if values is None or route.pattern.split("/")[0] in PUBLIC:  # administration: seldom looked at
+            continue
+        for tab in resolve(route.path(values)).func.view_class.tabs:
+            found[f"{route.name} {tab.slug}"] = statements(browser, route.path({**values, "tab": tab.slug})) - SIGNED_IN
+    assert {"storage:tab events", "tenants:queue-tab events", "flows:flow-tab log"} <= set(found)
+    compare(found, "tabs")
+
+
+def compare(found: dict[str, int], part: str) -> None:
+    """With what is committed; or commit it."""
+    known = json.loads(BASELINE.read_text(encoding="utf-8"))
+    if os.environ.get("MLPORTAL_WRITE_QUERY_COUNTS"):
+        known[part] = found
+        BASELINE.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    assert found == known[part]

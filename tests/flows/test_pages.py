@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from apps.core.actors import Actor
 from apps.flows import forms, logs, rendering, services
@@ -172,9 +174,93 @@ def test_a_run_shows_attempts_reason_and_log_without_escapes(web: Client, run: R
     assert web.get(f"/runs/{run.pk}?part=attempts").text.count("<tr") == 3
 
 
-@pytest.mark.parametrize("tab", ["", "/runs", "/yaml", "/history"])
+@pytest.mark.parametrize("tab", ["", "/runs", "/log", "/events", "/yaml", "/history"])
 def test_each_tab_of_a_flow_opens(web: Client, run: Run, tab: str) -> None:
     assert web.get(f"/flows/{run.flow_id}{tab}").status_code == 200
+
+
+def pulled(kube: FakeKube, about: str) -> None:
+    """The cluster says that a pod's image was pulled."""
+    kube.events = [
+        {
+            "reason": "Pulled",
+            "message": 'Successfully pulled image "python:3" in 2.1s (2.1s including waiting)',
+            "type": "Normal",
+            "lastTimestamp": "2026-11-30T10:00:00Z",
+            "involvedObject": {"kind": "Pod", "name": about},
+        }
+    ]
+
+
+def test_what_happens_to_a_runs_pod_is_told_by_run_flow_and_queue_in_plain_words(
+    web: Client, run: Run, kube: FakeKube
+) -> None:
+    pages = (f"/runs/{run.pk}/events", f"/flows/{run.flow_id}/events", f"/queues/{run.queue_id}/events")
+    for page in pages:
+        assert "stands here" in web.get(page).text, page
+    look(attempt_of(run))
+    pulled(kube, kube.only()["metadata"]["name"])
+    look(attempt_of(run))
+    for page in pages:
+        text = web.get(page).text
+        assert "The image python:3 was pulled in 2.1s." in text, page
+        assert "stands here" not in text, page
+    assert f'href="/runs/{run.pk}"' in web.get(pages[1]).text
+    for page in pages:
+        found = web.get(f"/api/v1{page}").json()["items"]
+        assert [row["reason"] for row in found] == ["Pulled"], page
+
+
+def test_a_flow_shows_the_log_of_its_latest_run_and_tells_of_a_newer_one(
+    web: Client, run: Run, kube: FakeKube, actor: Actor
+) -> None:
+    page = f"/flows/{run.flow_id}/log"
+    look(attempt_of(run))
+    kube.run(kube.only())
+    attempt = look(attempt_of(run))
+    logs.append(attempt, b"the first line\n", {"stamp": "", "seen": 0})
+    text = web.get(page).text
+    assert "the first line" in text
+    assert f'href="/runs/{run.pk}"' in text
+    top = f"{page}?part=log-top&attempt={attempt.pk}"
+    assert "a newer one" not in web.get(top).text
+    second = services.run_now(actor=actor, flow=run.flow)
+    assert "There is a newer one" in web.get(top).text
+    text = web.get(page).text
+    assert f'href="/runs/{second.pk}"' in text
+    assert "the first line" not in text
+
+
+def test_a_flow_that_never_ran_says_what_its_log_and_events_will_hold(web: Client, flow: Flow) -> None:
+    for tab in ("log", "events"):
+        assert "Run it, and what" in web.get(f"/flows/{flow.pk}/{tab}").text
+
+
+def test_the_webhook_secret_is_shown_once_to_whom_has_just_made_the_flow(
+    web: Client, queue: Queue, person: User
+) -> None:
+    body = typed(queue, webhook="https://hooks.example.org/x", once="6f6f2d1e-3f0e-4f9b-8f6e-0a6e7b1c2d3e")
+    mate = Client()
+    mate.force_login(make.user(role_in=queue.team))
+    place = web.post("/flows/new", body)["Location"]
+    secret = Flow.objects.as_system().get().webhook_secret.reveal()
+    assert secret not in str(dict(web.session))
+    mate.post("/flows/new", body)  # the same id again answers the flow, but not its secret
+    assert secret not in mate.get(place).text
+    first = web.get(place)
+    assert secret in first.text
+    assert first["Cache-Control"] == "no-store"
+    assert secret not in web.get(place).text
+    web.post("/flows/new", body)  # a double click still shows it
+    assert secret in web.get(place).text
+    Flow.objects.as_system().update(created_at=timezone.now() - timedelta(minutes=2))
+    web.post("/flows/new", body)  # the form sent again later does not
+    assert secret not in web.get(place).text
+
+
+def test_a_flow_without_a_webhook_shows_no_secret(web: Client, queue: Queue) -> None:
+    place = web.post("/flows/new", typed(queue, mail="ada@example.org"))["Location"]
+    assert "Webhook secret" not in web.get(place).text
 
 
 def test_strangers_get_404_and_nothing_is_said(run: Run, kube: FakeKube) -> None:
@@ -182,8 +268,9 @@ def test_strangers_get_404_and_nothing_is_said(run: Run, kube: FakeKube) -> None
     client.force_login(make.user(role_in=make.team()))
     attempt = attempt_of(run)
     for address in (
-        f"/flows/{run.flow_id}", f"/flows/{run.flow_id}/edit", f"/flows/{run.flow_id}/edit-yaml", f"/runs/{run.pk}",
-        f"/runs/{run.pk}/log", f"/attempts/{attempt.pk}/log",
+        f"/flows/{run.flow_id}", f"/flows/{run.flow_id}/log", f"/flows/{run.flow_id}/events",
+        f"/flows/{run.flow_id}/log?part=log-top", f"/flows/{run.flow_id}/edit", f"/flows/{run.flow_id}/edit-yaml",
+        f"/runs/{run.pk}", f"/runs/{run.pk}/log", f"/runs/{run.pk}/events", f"/attempts/{attempt.pk}/log",
     ):  # fmt: skip
         answer = client.get(address)
         assert answer.status_code == 404, address

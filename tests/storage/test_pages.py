@@ -7,9 +7,12 @@ import re
 import pytest
 from django.test import Client
 
+from apps.clusters import watching
 from apps.storage import services, uses
 from apps.storage.models import Volume
+from apps.storage.reconcile import objects_of
 from apps.storage.uses import Use
+from kubekit import names
 from tests.tenants import make
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +81,7 @@ def test_others_see_no_page_and_viewers_no_buttons(client: Client, queue, owner)
     stranger, viewer = Client(), Client()
     stranger.force_login(make.user())
     viewer.force_login(make.user(role_in=queue.team, role="viewer"))
-    for path in ("", "/history", "/expand"):
+    for path in ("", "/events", "/history", "/expand"):
         assert stranger.get(f"/volumes/{volume.pk}{path}").status_code == 404
     page = viewer.get(f"/volumes/{volume.pk}").content.decode()
     assert 'data-verb="delete"' not in page
@@ -93,6 +96,69 @@ def test_the_list_is_one_statement_at_any_number_of_rows(client, queue, owner, d
     client.get("/volumes")
     with django_assert_num_queries(2 + 2):  # session, person; volumes, queues of the filter
         client.get("/volumes", headers={"HX-Request": "true"})
+
+
+def report(volume: Volume, reason: str, message: str, *, kind: str = "PersistentVolumeClaim") -> None:
+    """The cluster's event about the volume's claim, as the control process hands it to every app."""
+    claim = objects_of(volume)[0]
+    event = {
+        "reason": reason,
+        "message": message,
+        "type": "Warning" if reason.endswith("Failed") else "Normal",
+        "lastTimestamp": "2026-11-30T10:00:00Z",
+        "involvedObject": {"kind": kind, "name": claim["metadata"]["name"], "namespace": volume.queue.namespace},
+    }
+    for handler in watching.registry.events:
+        handler(volume.queue.cluster_id, event, claim["metadata"]["labels"])
+
+
+def test_an_event_about_the_claim_reaches_the_volumes_and_the_queues_tab_in_plain_words(
+    client: Client, queue, owner
+) -> None:
+    volume = services.create(actor=make.actor(owner), queue=queue, name="imagenet", size_bytes=GIB)
+    for page in (f"/volumes/{volume.pk}/events", f"/queues/{queue.pk}/events"):
+        assert "stands here" in client.get(page).text
+    report(volume, "ProvisioningFailed", "the disk is full")
+    report(volume, "ProvisioningFailed", "the disk is full")
+    for page in (f"/volumes/{volume.pk}/events", f"/queues/{queue.pk}/events"):
+        text = client.get(page).text
+        assert text.count("Storage for the volume could not be made: the disk is full") == 1
+        assert "ProvisioningFailed: the disk is full" in text
+        assert "stands here" not in text
+    assert f'<a href="/volumes/{volume.pk}">imagenet</a>' in client.get(f"/queues/{queue.pk}/events").text
+    found = client.get(f"/api/v1/volumes/{volume.pk}/events").json()["items"]
+    assert [(row["reason"], row["warning"]) for row in found] == [("ProvisioningFailed", True)]
+    assert client.get(f"/api/v1/queues/{queue.pk}/events").json()["items"][0]["about"] == "imagenet"
+
+
+def test_a_reported_event_changes_neither_the_state_nor_its_reason(queue, owner) -> None:
+    volume = services.create(actor=make.actor(owner), queue=queue, name="v", size_bytes=GIB)
+    Volume.objects.as_system().filter(pk=volume.pk).update(reason_code="volume_refused", reason_params={"x": 1})
+    report(volume, "Provisioning", "External provisioner is provisioning volume")
+    volume.refresh_from_db()
+    assert (volume.state, volume.reason_code, volume.reason_params) == ("creating", "volume_refused", {"x": 1})
+    assert [row["sentence"] for row in volume.last_events] == ["Storage for the volume is being made."]
+
+
+def test_events_of_another_cluster_and_of_a_deleted_volume_are_not_kept(queue, owner) -> None:
+    volume = services.create(actor=make.actor(owner), queue=queue, name="v", size_bytes=GIB)
+    labels = objects_of(volume)[0]["metadata"]["labels"]
+    for handler in watching.registry.events:
+        handler(volume.pk, {"reason": "Provisioning", "message": "m"}, labels)
+        handler(queue.cluster_id, {"reason": "Provisioning", "message": "m"}, {**labels, names.ID: "no id"})
+    Volume.objects.as_system().filter(pk=volume.pk).update(state="deleted")
+    report(volume, "Provisioning", "m")
+    volume.refresh_from_db()
+    assert volume.last_events == []
+
+
+def test_a_home_of_another_person_is_not_named_among_the_queues_events(client: Client, queue) -> None:
+    other = make.user(role_in=queue.team)
+    home = services.ensure_home(actor=make.actor(other), queue=queue)
+    report(home, "ProvisioningFailed", "no room")
+    text = client.get(f"/queues/{queue.pk}/events").text
+    assert home.name not in text
+    assert "no room" not in text
 
 
 def test_the_yaml_tab_shows_the_claim_that_the_portal_writes(client: Client, queue, owner) -> None:
