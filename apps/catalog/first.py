@@ -9,13 +9,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.catalog.models import Image, Purpose, Size
-from apps.clusters import installation
+from apps.clusters import access, installation
 from apps.clusters import services as clusters
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
@@ -24,6 +25,7 @@ from apps.tenants import quotas
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.quotas import Quota
 from kubekit.credentials import parse_kubeconfig
+from kubekit.incluster import IN_CLUSTER
 
 ACTOR = actors.system("bootstrap")
 GIB = 1 << 30
@@ -97,6 +99,8 @@ def _administrator(team: Team) -> Iterator[str]:
 def _cluster() -> Cluster | None:
     """The cluster of ``PORTAL_CLUSTER``, with the credentials and addresses of this start."""
     environment = settings.ENVIRONMENT
+    if environment.cluster == IN_CLUSTER:
+        return _own_cluster()
     path: Path = environment.kubeconfig
     if not path.is_file():
         return None
@@ -128,6 +132,24 @@ def _cluster() -> Cluster | None:
         trusted=True,
         apps_domain=environment.apps_domain,
         apps_scheme=scheme,
+    )
+
+
+def _own_cluster() -> Cluster:
+    """The cluster that the portal runs in. Its instances are reached by the same way as the portal."""
+    found: Cluster | None = next(
+        filter(access.is_own, Cluster.objects.as_system().exclude(state=ClusterState.REMOVED)), None
+    )
+    if found is not None:
+        return found
+    origin = urlsplit(settings.PORTAL_ORIGIN)
+    return clusters.register(
+        actor=ACTOR,
+        name=_free_name(Path(IN_CLUSTER)),
+        own=True,
+        apps_domain=settings.PORTAL_APPS_DOMAIN,
+        apps_scheme=origin.scheme,
+        apps_port=origin.port or 0,
     )
 
 

@@ -16,7 +16,7 @@ from apps.clusters.states import ClusterState
 from apps.core import egress
 from apps.core.errors import Conflict
 from apps.core.secret import Undecryptable
-from kubekit import client
+from kubekit import client, incluster
 from kubekit.credentials import Credentials
 from kubekit.errors import CredentialError, Unauthorized, Unreachable
 
@@ -25,6 +25,8 @@ _clients: dict[UUID, tuple[str, client.Cluster]] = {}
 #: How long an address that was found good counts as good, and by which clock it was found so.
 RECHECK_S = 30.0
 _checked: dict[str, float] = {}
+#: Stored in place of credentials: the portal runs in this cluster and uses its own pod's account, as it is by then.
+OWN_ACCOUNT = json.dumps({"in_cluster": True})
 
 
 class CredentialsUnusable(Unauthorized):
@@ -82,11 +84,22 @@ def stored(cluster: Cluster) -> Credentials:
     if cluster.state == ClusterState.REMOVED:
         raise Conflict(_("The cluster “%(name)s” was removed.") % {"name": cluster.name}, code="cluster_removed")
     try:
-        return unpack(cluster.credentials.reveal())
+        text = cluster.credentials.reveal()
+        return incluster.read() if text == OWN_ACCOUNT else unpack(text)
     except Undecryptable as error:
         raise CredentialsUnusable(str(error)) from error
+    except CredentialError as error:
+        raise CredentialsUnusable(error.message) from error
     except (ValueError, TypeError) as error:  # its text could quote what was decrypted
         raise CredentialsUnusable("the stored credentials are not what the portal wrote") from error
+
+
+def is_own(cluster: Cluster) -> bool:
+    """Whether the portal reaches the cluster by the account of its own pod."""
+    try:
+        return bool(cluster.credentials.reveal() == OWN_ACCOUNT)
+    except Undecryptable:
+        return False
 
 
 def connect(cluster: Cluster) -> client.Cluster:

@@ -19,6 +19,7 @@ from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.secret import Secret
 from apps.core.transitions import transition
+from kubekit import incluster
 from kubekit.credentials import Credentials, parse_kubeconfig
 from kubekit.errors import CredentialError
 from kubekit.names import is_dns_label, is_dns_name
@@ -52,20 +53,22 @@ def register(
     actor: Actor,
     id: UUID | None = None,  # noqa: A002 - the field's name in the API
     name: str,
-    kubeconfig: str | bytes,
+    kubeconfig: str | bytes = "",
     context: str | None = None,
     trusted: bool = False,
     embedded: bool = False,
+    own: bool = False,
     **options: Any,
 ) -> Cluster:
     """A new cluster from a pasted kubeconfig; the watcher connects to it after commit.
 
     ``trusted`` is for a file that the operator of the machine gave: its address may be internal without being in
-    ``PORTAL_EGRESS_ALLOW``. ``options`` are those in `CHANGEABLE`. Raises `Invalid`, `Conflict` or `Forbidden`.
+    ``PORTAL_EGRESS_ALLOW``. ``own`` is the cluster that the portal runs in, with its pod's account and no kubeconfig.
+    ``options`` are those in `CHANGEABLE`. Raises `Invalid`, `Conflict` or `Forbidden`.
     """
     require_admin(actor)
     name = names.check(name)
-    credentials = read_kubeconfig(kubeconfig, context=context, trusted=trusted)
+    credentials = _own_account() if own else read_kubeconfig(kubeconfig, context=context, trusted=trusted)
     check_options(options)
     pk = id or uuid4()
     known: Cluster | None = Cluster.objects.as_system().filter(pk=pk).first()
@@ -77,9 +80,9 @@ def register(
                 pk=pk,
                 name=name,
                 server=credentials.server,
-                credentials=Secret(access.pack(credentials)),
+                credentials=Secret(access.OWN_ACCOUNT if own else access.pack(credentials)),
                 embedded=embedded,
-                trusted=trusted,
+                trusted=trusted or own,
                 state=ClusterState.PENDING,
                 state_since=timezone.now(),
                 **options,
@@ -181,6 +184,18 @@ def read_kubeconfig(text: str | bytes, *, context: str | None = None, trusted: b
     except egress.EgressFailed as error:
         raise Invalid(str(error), code="host_unknown", errors={"kubeconfig": str(error)}) from error
     return credentials
+
+
+def _own_account() -> Credentials:
+    """The account of this pod. Raises `Invalid` outside a cluster."""
+    try:
+        return incluster.read()
+    except CredentialError as error:
+        raise Invalid(
+            _("The portal cannot use the cluster that it runs in: %(why)s.") % {"why": error.message},
+            code=error.code,
+            next=_("Run it with a service account of that cluster, or name a kubeconfig in PORTAL_CLUSTER."),
+        ) from error
 
 
 def check_options(options: Mapping[str, Any]) -> None:

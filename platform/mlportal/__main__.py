@@ -5,6 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
+ALONE = {
+    "migrate": "tables and first records",
+    "wait": "wait until the tables are those of this version",
+    "web": "pages, REST and web sockets",
+    "worker": "reconcile what was changed",
+    "control": "schedule, watch clusters, collect logs, sweep",
+}
+"""What a container runs: one program, with databases, cluster and entrance given from outside."""
+
 
 def main() -> int:
     """Choose what to do."""
@@ -12,9 +21,14 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("up", help="start everything and stay in the foreground")
     actions.add_parser("prepare", help="tables, static files, first records (part of every start)")
+    for name, what in ALONE.items():
+        action = actions.add_parser(name, help=f"{what}, without the rest (for containers)")
+        if name == "web":
+            action.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help="where to serve plain HTTP")
     actions.add_parser("words", help="collect the words of the interface for translation")
     actions.add_parser("check", help="missing migrations and translations (part of make lint)")
-    action = parser.parse_args().action
+    given = parser.parse_args()
+    action = given.action
     # Imported here so that a start that is refused is refused at once.
     if action == "up":
         from mlportal import up  # noqa: PLC0415
@@ -24,6 +38,10 @@ def main() -> int:
         from mlportal import prepare  # noqa: PLC0415
 
         return prepare.run()
+    if action in ALONE:
+        from mlportal import alone  # noqa: PLC0415
+
+        return alone.run(action, listen=getattr(given, "listen", ""))
     if action == "words":
         from mlportal import words  # noqa: PLC0415
 

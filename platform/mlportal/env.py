@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from kubekit.incluster import IN_CLUSTER
 from mlportal.paths import ROOT, Home
 
 DATABASE_NAME = "mlportal"
@@ -49,6 +50,7 @@ class Environment:
     home: Home
     http_address: str
     http_port: int
+    given_origin: str
     apps_domain: str
     admin_password: str | None
     database: Database
@@ -84,8 +86,14 @@ class Environment:
 
     @property
     def origin(self) -> str:
-        """The portal's own address."""
-        return f"http://{self.authority}"
+        """The portal's own address, as people's browsers write it."""
+        return self.given_origin or f"http://{self.authority}"
+
+    @property
+    def public_port(self) -> int:
+        """The port of that address; instances are at the same one, as far as the portal's own cluster is concerned."""
+        parts = urlsplit(self.origin)
+        return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def read(environ: Mapping[str, str] | None = None) -> Environment:
@@ -102,6 +110,7 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         home=home,
         http_address=_address(values.get("PORTAL_HTTP_ADDRESS") or "127.0.0.1"),
         http_port=_port("PORTAL_HTTP_PORT", values.get("PORTAL_HTTP_PORT") or "8000"),
+        given_origin=_origin(values.get("PORTAL_ORIGIN") or ""),
         apps_domain=_domain(values.get("PORTAL_APPS_DOMAIN") or "apps.localhost", local=cluster == "local"),
         admin_password=values.get("PORTAL_ADMIN_PASSWORD") or None,
         database=parse_database_url(database_url) if database_url else embedded_database(home),
@@ -200,6 +209,32 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+def _origin(text: str) -> str:
+    """Where browsers reach the portal when something stands in front of it. Plain HTTP is for names of this machine."""
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise BadEnvironment(f"PORTAL_ORIGIN is {text!r}: {error}") from error
+    if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/") or parts.query or parts.username:
+        raise BadEnvironment(f"PORTAL_ORIGIN is {text!r}; it must look like https://portal.example.org.")
+    if parts.scheme == "http" and not _is_this_machine(host):
+        raise BadEnvironment(
+            f"PORTAL_ORIGIN is {text}, but over plain HTTP passwords and keys could be read on the way. Use https://; "
+            "http:// is accepted for localhost, names that end in .localhost, and addresses of loopback."
+        )
+    return f"{parts.scheme}://{_bracketed(host)}" + (f":{port}" if port else "")
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
 
@@ -223,11 +258,13 @@ def _redis(text: str) -> str:
 
 
 def _cluster(text: str) -> str:
-    if text == "local":
+    if text in {"local", IN_CLUSTER}:
         return text
     path = Path(text).expanduser().absolute()
     if not path.is_file():
-        raise BadEnvironment(f"PORTAL_CLUSTER is {text!r}; it must be 'local' or the path of a kubeconfig file.")
+        raise BadEnvironment(
+            f"PORTAL_CLUSTER is {text!r}; it must be 'local', '{IN_CLUSTER}' or the path of a kubeconfig file."
+        )
     return str(path)
 
 

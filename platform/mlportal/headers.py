@@ -51,7 +51,7 @@ def content_security_policy(*, apps_domain: str, port: int) -> str:
         "font-src": "'self'",
         "connect-src": "'self'",
         "manifest-src": "'self'",
-        "form-action": f"'self' http://*.{apps_domain}:{port} https://*.{apps_domain}",
+        "form-action": f"'self' http://*.{apps_domain}:{port} https://*.{apps_domain}:*",
         "frame-ancestors": "'none'",
         "base-uri": "'none'",
     }

@@ -28,7 +28,7 @@ def run() -> int:
     _make_database(environment)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
     django.setup()
-    _lift_time_outs()
+    lift_time_outs()
     if before is None or before.migrate != now.migrate or not environment.database_embedded:
         call_command("migrate", interactive=False, verbosity=0)
     if before is None or before.static != now.static or not environment.home.static.is_dir():
@@ -39,7 +39,7 @@ def run() -> int:
     return 0
 
 
-def _lift_time_outs() -> None:
+def lift_time_outs() -> None:
     """A migration may take as long as it needs."""
     options = settings.DATABASES["default"]["OPTIONS"]
     options["options"] = f"{options['options']} -c statement_timeout=0"

@@ -26,27 +26,43 @@ def prepare() -> None:
     sys.exit(preparation.run())
 
 
-def web() -> None:
-    """Pages, REST and web sockets on the unix socket that Caddy forwards to."""
+def web(listen: str = "") -> None:
+    """Pages, REST and web sockets: on the unix socket that Caddy forwards to, or at ADDRESS:PORT.
+
+    The addresses of people are believed as the proxy says them, so nobody else may reach either place: the socket has
+    mode 0600, and in a cluster a network policy lets in the ingress controller alone.
+    """
     # whitenoise hands over files as plain iterators; they are small and each browser asks once.
     warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
     config = uvicorn.Config(
         "mlportal.asgi:application",
         lifespan="off",
         proxy_headers=True,
-        forwarded_allow_ips="*",  # only Caddy reaches the socket
+        forwarded_allow_ips="*",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=3,
     )
     config.load()
+    listener = _port(listen) if listen else _unix_socket()
+    wake.ring_sweep()  # a predecessor may have died between a commit and its hint
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _unix_socket() -> socket.socket:
     # uvicorn itself would open the socket to everybody (0666).
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(settings.ENVIRONMENT.home.web_socket))
     settings.ENVIRONMENT.home.web_socket.chmod(0o600)
-    wake.ring_sweep()  # a predecessor may have died between a commit and its hint
-    uvicorn.Server(config).run(sockets=[listener])
+    return listener
+
+
+def _port(listen: str) -> socket.socket:
+    host, _colon, port = listen.rpartition(":")
+    address = host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, int(port)), family=family, backlog=2048)
 
 
 def worker() -> None:

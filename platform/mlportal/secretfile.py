@@ -40,7 +40,7 @@ def load(path: Path) -> Secrets:
     Raises BadSecretFile when they are missing, damaged, or readable by others than the owner.
     """
     try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        if _open_to_others(path.stat()):
             raise BadSecretFile(f"{path} is readable by others; run: chmod 600 {path}")
         content = json.loads(path.read_text(encoding="utf-8"))
         return Secrets(django_key=content["django_key"], encryption_keys=tuple(content["encryption_keys"]))
@@ -48,6 +48,17 @@ def load(path: Path) -> Secrets:
         if isinstance(error, BadSecretFile):
             raise
         raise BadSecretFile(f"{path} cannot be read as the portal's keys: {error}") from error
+
+
+def _open_to_others(found: os.stat_result) -> bool:
+    """Whether more than this user reads the file.
+
+    Kubernetes gives a Secret's files to root and lets the group of the pod read them: that group is this one pod.
+    """
+    allowed = (
+        0o040 if found.st_uid == 0 and os.geteuid() != 0 and found.st_gid in {os.getegid(), *os.getgroups()} else 0
+    )
+    return bool(stat.S_IMODE(found.st_mode) & 0o077 & ~allowed)
 
 
 def _make(path: Path) -> None:

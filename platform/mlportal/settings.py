@@ -15,13 +15,19 @@ allow_type_arguments()
 ENVIRONMENT = env.read()
 _secrets = secretfile.ensure(ENVIRONMENT.secret_file)
 
+
+def _host(origin: str) -> str:
+    """The host of an address without its port, as ALLOWED_HOSTS wants it."""
+    return urlsplit(origin).netloc.removesuffix(f":{urlsplit(origin).port}")
+
+
 BASE_DIR = ROOT
 SECRET_KEY = _secrets.django_key
 PORTAL_ENCRYPTION_KEYS = _secrets.encryption_keys
 """Fernet keys for secret columns; the first encrypts, all decrypt."""
 
 DEBUG = ENVIRONMENT.debug
-ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver"]
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver", _host(ENVIRONMENT.origin)]
 PORTAL_ORIGIN = ENVIRONMENT.origin
 PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
 PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
@@ -169,10 +175,12 @@ LOGIN_REDIRECT_URL = "/"
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
 SESSION_COOKIE_NAME = "mlportal-session"
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = ENVIRONMENT.origin.startswith("https:")
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_COOKIE_NAME = "mlportal-csrf"
 CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE
 CSRF_COOKIE_SAMESITE = "Lax"
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 PASSWORD_HASHERS = [
@@ -188,7 +196,7 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # --- security headers -----------------------------------------------------------------------------------------------
 
-CONTENT_SECURITY_POLICY = content_security_policy(apps_domain=ENVIRONMENT.apps_domain, port=ENVIRONMENT.http_port)
+CONTENT_SECURITY_POLICY = content_security_policy(apps_domain=ENVIRONMENT.apps_domain, port=ENVIRONMENT.public_port)
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 # Not "same-origin": browsers would then send "Origin: null" with the ticket posted to an instance's host.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -14,6 +15,7 @@ from apps.catalog.models import Image, Size
 from apps.clusters import access
 from apps.clusters.models import Cluster
 from apps.tenants.models import Membership, Queue, Team, User
+from kubekit import incluster
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +78,30 @@ def test_new_credentials_and_ports_of_the_embedded_cluster_are_taken_over(kubeco
     cluster = Cluster.objects.as_system().get()
     assert (cluster.server, cluster.apps_port) == ("http://127.0.0.1:7000", 8123)
     assert access.credentials_of(cluster).token == "two"
+
+
+def test_the_cluster_that_the_portal_runs_in_is_registered_once_and_its_token_is_read_anew(
+    kubeconfig, monkeypatch, tmp_path
+) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("one")
+    (account / "ca.crt").write_text("")
+    monkeypatch.setattr(incluster, "read", partial(incluster.read, folder=account))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr(settings, "PORTAL_ORIGIN", "https://portal.example.org:8443")
+    monkeypatch.setattr(settings, "PORTAL_APPS_DOMAIN", "apps.example.net")
+    monkeypatch.setattr(settings, "ENVIRONMENT", replace(settings.ENVIRONMENT, cluster="in-cluster"))
+    bootstrap()
+    (account / "token").write_text("two")
+    bootstrap()
+    cluster = Cluster.objects.as_system().get()
+    assert (cluster.name, cluster.server, cluster.trusted) == ("in-cluster", "https://10.0.0.1:443", True)
+    assert (cluster.apps_domain, cluster.apps_scheme, cluster.apps_port) == ("apps.example.net", "https", 8443)
+    assert access.credentials_of(cluster).token == "two"
+    (account / "token").unlink()
+    with pytest.raises(access.CredentialsUnusable, match="no account of a cluster"):
+        access.credentials_of(cluster)
 
 
 def test_a_given_password_is_not_printed(kubeconfig, monkeypatch) -> None:

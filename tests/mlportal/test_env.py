@@ -30,6 +30,10 @@ def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
         ("PORTAL_HTTP_ADDRESS", "192.0.2.7", "HTTPS"),
         ("PORTAL_HTTP_ADDRESS", "::", "HTTPS"),
         ("PORTAL_HTTP_ADDRESS", "localhost", "IP address"),
+        ("PORTAL_ORIGIN", "portal.example.org", "https://portal.example.org"),
+        ("PORTAL_ORIGIN", "https://portal.example.org/sub", "https://portal.example.org"),
+        ("PORTAL_ORIGIN", "https://portal.example.org:port", "PORTAL_ORIGIN"),
+        ("PORTAL_ORIGIN", "http://portal.example.org", "plain HTTP"),
         ("PORTAL_APPS_DOMAIN", "apps_x/..", "host name"),
         ("PORTAL_APPS_DOMAIN", "apps.example.org", "plain HTTP"),
         ("DATABASE_URL", "mysql://u@h/n", "postgresql://"),
@@ -56,6 +60,25 @@ def test_instances_of_a_real_cluster_may_be_anywhere(tmp_path):
     kubeconfig.write_text("{}", encoding="utf-8")
     found = env.read({"PORTAL_APPS_DOMAIN": "apps.example.org", "PORTAL_CLUSTER": str(kubeconfig)})
     assert found.apps_domain == "apps.example.org"
+
+
+@pytest.mark.parametrize(
+    ("text", "origin", "port"),
+    [
+        ("https://portal.example.org/", "https://portal.example.org", 443),
+        ("https://Portal.example.org:8443", "https://portal.example.org:8443", 8443),
+        ("http://portal.localhost:18080", "http://portal.localhost:18080", 18080),
+        ("http://[::1]:81", "http://[::1]:81", 81),
+    ],
+)
+def test_a_given_address_is_the_portals_own(text, origin, port):
+    found = env.read({"PORTAL_ORIGIN": text, "PORTAL_HTTP_PORT": "8123"})
+    assert (found.origin, found.public_port) == (origin, port)
+
+
+def test_the_cluster_that_the_portal_runs_in_needs_no_file():
+    found = env.read({"PORTAL_CLUSTER": "in-cluster", "PORTAL_APPS_DOMAIN": "apps.example.org"})
+    assert found.cluster == "in-cluster" and not found.cluster_embedded
 
 
 def test_loopback_of_either_family_is_accepted():

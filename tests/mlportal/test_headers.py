@@ -48,6 +48,10 @@ def test_the_policy_names_the_given_domain_and_port():
     )
 
 
+def test_a_ticket_may_be_posted_over_https_at_any_port():
+    assert "https://*.apps.example.org:*" in content_security_policy(apps_domain="apps.example.org", port=443)
+
+
 def test_cookies_are_closed_to_scripts_and_to_other_sites(answer):
     cookie = answer.cookies["mlportal-csrf"]
     assert cookie["httponly"]

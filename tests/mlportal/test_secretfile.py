@@ -1,5 +1,6 @@
 """The keys outside the database."""
 
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,6 +25,28 @@ def test_processes_that_start_together_get_the_same_keys(tmp_path):
         found = set(pool.map(lambda _: secretfile.ensure(file), range(16)))
     assert len(found) == 1
     assert list(tmp_path.iterdir()) == [file]
+
+
+def _mounted(mode: int, uid: int, gid: int) -> os.stat_result:
+    return os.stat_result((mode, 1, 1, 1, uid, gid, 10, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("found", "is_open"),
+    [
+        (_mounted(0o100440, 0, 1000), False),
+        (_mounted(0o100444, 0, 1000), True),
+        (_mounted(0o100460, 0, 1000), True),
+        (_mounted(0o100440, 0, 2000), True),
+        (_mounted(0o100440, 1000, 1000), True),
+        (_mounted(0o100400, 1000, 1000), False),
+    ],
+)
+def test_a_secret_that_kubernetes_mounts_for_the_group_of_the_pod_is_closed_enough(monkeypatch, found, is_open):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getegid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [1000])
+    assert secretfile._open_to_others(found) is is_open
 
 
 def test_a_file_that_others_may_read_is_refused_with_the_command_that_mends_it(tmp_path):
