@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
@@ -30,6 +30,7 @@ from apps.core.models import AuditEntry
 log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
 READS = frozenset({"list", "retrieve"})
+LOOKS = READS | {"log"}
 IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
 
 
@@ -46,7 +47,7 @@ def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response:
             next=_("Try again; if it stays, tell an administrator when it happened and what you sent."),
         )
     response = Response(problem.as_problem(), status=problem.status, content_type=PROBLEM_JSON)
-    if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+    if problem.status == status.HTTP_401_UNAUTHORIZED:
         response["WWW-Authenticate"] = 'Bearer realm="mlportal"'
     wait_s = getattr(error, "wait", None)  # set by DRF's Throttled
     if wait_s:
@@ -145,6 +146,10 @@ class PortalViewSet(ViewSet):
     rows: ClassVar[Any]
     spec: ClassVar[ListSpec] = ListSpec()
     item: ClassVar[type[serializers.Serializer[Any]]]
+    followed_with: ClassVar[Mapping[str, str]] = {}
+    """Scopes that let their token look at these objects too, each with the column of the id that it may name."""
+    only: Q = Q()
+    """What narrows the rows of this request beyond what the person may see."""
     lookup_value_regex = "[0-9a-fA-F-]{32,36}"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,12 +169,33 @@ class PortalViewSet(ViewSet):
         scopes = self.actor.scopes
         action = "read" if self.action in READS else (self.action or "").replace("_", "-")
         wanted = f"{self.kind}:{action}"
-        if scopes and wanted not in scopes and (pk is None or f"{wanted}:{pk}" not in scopes):
+        if not scopes or wanted in scopes or (pk is not None and f"{wanted}:{pk}" in scopes):
+            return
+        followed = self._followed(scopes) if self.action in LOOKS else None
+        if followed is None:
             raise Forbidden(
                 _("This token may not do “%(scope)s”.") % {"scope": wanted},
                 code="scope_missing",
                 next=_("Use a token with this scope, or one without scopes."),
             )
+        self.only = followed
+
+    def _followed(self, scopes: Collection[str]) -> Q | None:
+        """The rows that belong to what the token may do; None when there is no such scope."""
+        found: Q | None = None
+        for scope, column in self.followed_with.items():
+            if scope in scopes:
+                return Q()
+            ids = [text.removeprefix(f"{scope}:") for text in scopes if text.startswith(f"{scope}:")]
+            if ids:
+                of_these = Q(**{f"{column}__in": ids})
+                found = of_these if found is None else found | of_these
+        return found
+
+    def visible(self) -> QuerySet[Any]:
+        """The rows that this request may know of."""
+        rows: QuerySet[Any] = type(self).rows(self.actor)
+        return rows.filter(self.only)
 
     @property
     def actor(self) -> Actor:
@@ -183,7 +209,7 @@ class PortalViewSet(ViewSet):
             key = uuid.UUID(str(pk))
         except ValueError:
             raise NotFound() from None
-        found = type(self).rows(self.actor).filter(pk=key).first()
+        found = self.visible().filter(pk=key).first()
         if found is None:
             raise NotFound()
         return found
@@ -218,7 +244,7 @@ class PortalViewSet(ViewSet):
 
     def list(self, request: Request) -> Response:
         """A page: ``items`` and ``next``, the cursor of the page after it or null."""
-        found = listing.page(type(self).rows(self.actor), self.spec, request.query_params)
+        found = listing.page(self.visible(), self.spec, request.query_params)
         self.prepare(found.items)
         items = self.item(found.items, many=True, context=self.context()).data
         return Response({"items": items, "next": found.next})
@@ -295,7 +321,7 @@ class AuditViewSet(PortalViewSet):
 
     def find(self, pk: Any) -> Any:
         """Audit entries have plain numbers."""
-        found = type(self).rows(self.actor).filter(pk=int(pk)).first()
+        found = self.visible().filter(pk=int(pk)).first()
         if found is None:
             raise NotFound()
         return found

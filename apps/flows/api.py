@@ -58,6 +58,7 @@ class FlowViewSet(EventfulViewSet):
     kind = "flow"
     rows = selectors.flows
     spec = selectors.FLOW_LIST
+    followed_with = {"flow:run": "pk"}
     item = FlowItem
 
     def events_of(self, obj: Flow) -> list[Row]:
@@ -158,6 +159,7 @@ class RunViewSet(EventfulViewSet):
     kind = "run"
     rows = selectors.runs
     spec = selectors.RUN_LIST
+    followed_with = {"flow:run": "flow_id"}
     item = RunItem
 
     def events_of(self, obj: Run) -> list[Row]:
@@ -200,6 +202,7 @@ class AttemptViewSet(EventfulViewSet):
     kind = "attempt"
     rows = selectors.attempts
     spec = selectors.ATTEMPT_LIST
+    followed_with = {"flow:run": "run__flow_id"}
     item = AttemptItem
 
     @extend_schema(parameters=_filters(run="Id of a run.", state="One or more, by commas."), responses=AttemptPage)

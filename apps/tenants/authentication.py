@@ -20,7 +20,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.core import actors
-from apps.core.errors import Forbidden
+from apps.core.errors import Forbidden, PortalError
 from apps.tenants import passwords, tokens
 from apps.tenants.models import ApiToken, User
 
@@ -97,7 +97,12 @@ class PasswordAuthentication(BaseAuthentication):
         address = address_of(request)
         user = passwords.sign_in(request=request._request, username=username, password=password, address=address)
         if user is None:
-            raise AuthenticationFailed(_("Name and password do not fit."))
+            raise PortalError(
+                _("Name and password do not fit."),
+                code="not_authenticated",
+                status=401,
+                next=_("Both are case-sensitive. An administrator of the portal can give you a new password."),
+            )
         refuse_given_password(user)
         request.actor = actors.from_user(user, address=address)  # type: ignore[attr-defined]
         return user, None

@@ -22,8 +22,11 @@ from apps.tenants.models import ApiToken
 PREFIX = "mlp_"
 DEFAULT_DAYS = 90
 MAX_DAYS = 366
-SCOPE = re.compile(r"[a-z][a-z-]{0,39}:[a-z][a-z-]{0,39}(:[0-9a-f-]{36})?", re.ASCII)
-"""``kind:action`` or ``kind:action:id``; ``read`` is the action of lists and details."""
+SCOPE = re.compile(r"[a-z][a-z-]{0,39}:[a-z][a-z-]{0,39}(:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?", re.ASCII)
+"""``kind:action`` or ``kind:action:id``; ``read`` is the action of lists and details.
+
+Some actions bring along that the token may look at what they make: `PortalViewSet.followed_with`.
+"""
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 

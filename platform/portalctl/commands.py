@@ -55,8 +55,13 @@ def find(portal: Portal, kind: str, name: str) -> dict[str, Any]:
 
 def login(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Ask for name and password, keep a token of one's own."""
-    name = options.user or input("Name: ")
-    password = environ.get("PORTAL_PASSWORD") or getpass.getpass("Password: ")
+    try:
+        name = options.user or input("Name: ")
+        password = environ.get("PORTAL_PASSWORD") or getpass.getpass("Password: ")
+    except EOFError as error:
+        raise Usage(
+            "Name and password are asked for at a terminal. Without one: --user NAME, and the variable PORTAL_PASSWORD."
+        ) from error
     body = {"name": f"portalctl on {socket.gethostname()}"}
     made = Portal(options.address).call("POST", "tokens", body, basic=(name, password)).json
     path = account.keep(Portal(options.address, made["token"]), environ)
@@ -137,7 +142,7 @@ def wait_for_instance(portal: Portal, pk: str) -> int:
     """Tell each state until it settles; 0 when it is where it was sent."""
     told = ""
     while True:
-        item = portal.call("GET", f"instances/{pk}").json
+        item = portal.patiently(f"instances/{pk}").json
         if item["state"] != told:
             say(show.state(item))
             told = item["state"]
@@ -222,7 +227,7 @@ def follow_run(portal: Portal, pk: str, *, logs: bool) -> int:
     """Wait until the run is over, printing the log as it grows; 0 when it succeeded."""
     offsets: dict[str, int] = {}
     while True:
-        run = portal.call("GET", f"runs/{pk}").json
+        run = portal.patiently(f"runs/{pk}").json
         if logs:
             _print_logs(portal, pk, offsets)
         if run["state"] in RUN_OVER:
@@ -233,6 +238,7 @@ def follow_run(portal: Portal, pk: str, *, logs: bool) -> int:
 
 def run_log(portal: Portal, options: argparse.Namespace) -> int:
     """The log of every attempt of a run."""
+    portal.call("GET", f"runs/{options.id}")  # a run that is not there is told, not silence
     _print_logs(portal, options.id, {})
     return 0
 
@@ -254,12 +260,12 @@ def run_action(verb: str) -> Command:
 
 
 def _print_logs(portal: Portal, run: str, offsets: dict[str, int]) -> None:
-    attempts = sorted(portal.items("attempts", run=run), key=lambda row: (row["node"], row["number"]))
+    attempts = sorted(portal.items("attempts", patient=True, run=run), key=lambda row: (row["node"], row["number"]))
     for attempt in attempts:
         pk = attempt["id"]
         while True:
             try:
-                piece = portal.call("GET", f"attempts/{pk}/log?offset={offsets.get(pk, 0)}")
+                piece = portal.patiently(f"attempts/{pk}/log?offset={offsets.get(pk, 0)}")
             except Refused as error:
                 if error.status == 404:
                     break

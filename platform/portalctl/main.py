@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
         return _fail(str(error), 4)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # "portalctl instance list | head"; nothing more can be said, not even at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _fail(text: str, code: int) -> int:
@@ -46,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     kinds = top.add_subparsers(required=True, metavar="COMMAND")
     sign_in = kinds.add_parser("login", help="sign in and keep a token")
     sign_in.add_argument("address", help="the portal's address, e.g. http://127.0.0.1:8000")
-    sign_in.add_argument("--user", help="name (asked for when left out)")
+    sign_in.add_argument("--user", help="name (asked for when left out, as is the password without PORTAL_PASSWORD)")
     sign_in.set_defaults(command=None)
     _instances(kinds.add_parser("instance", help="dev instances").add_subparsers(required=True, metavar="VERB"))
     _volumes(kinds.add_parser("volume", help="volumes").add_subparsers(required=True, metavar="VERB"))
@@ -54,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     _runs(kinds.add_parser("run", help="runs of flows").add_subparsers(required=True, metavar="VERB"))
     queues = kinds.add_parser("queue", help="queues").add_subparsers(required=True, metavar="VERB")
     _list(queues, commands.list_of("queues", "name", "state", "team", "cluster"))
+    images = kinds.add_parser("image", help="images to choose from").add_subparsers(required=True, metavar="VERB")
+    _list(images, commands.list_of("images", "name", "purpose", "reference", "description"))
+    sizes = kinds.add_parser("size", help="sizes to choose from").add_subparsers(required=True, metavar="VERB")
+    _list(sizes, commands.list_of("sizes", "name", "cpu_millis", "memory_bytes", "gpus", "gpu_resource"))
     return top
 
 
@@ -84,8 +91,8 @@ def _delete(verbs: Verbs, kind: str) -> None:
 
 def _instances(verbs: Verbs) -> None:
     made = _verb(verbs, "create", "make and start one", commands.create_instance)
-    made.add_argument("--image", required=True)
-    made.add_argument("--size", required=True)
+    made.add_argument("--image", required=True, help="a name of: portalctl image list")
+    made.add_argument("--size", required=True, help="a name of: portalctl size list")
     made.add_argument("--queue")
     made.add_argument("--name")
     made.add_argument("--volume", action="append", default=[], metavar="VOLUME:/PATH[:ro]")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 TIMEOUT_S = 30.0
+PATIENCE_S = 120.0
+"""How long a command that waits for something goes on asking a portal that is away (a restart, say)."""
+ASK_AGAIN_S = 1.0
 
 
 class Refused(Exception):
@@ -21,15 +26,18 @@ class Refused(Exception):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.code = str(problem.get("code", f"http_{status}"))
-        lines = [str(problem.get("detail") or problem.get("title") or f"The portal answered {status}.")]
-        lines += [f"  {entry['pointer'].strip('/')}: {entry['detail']}" for entry in problem.get("errors", [])]
+        said = str(problem.get("detail") or problem.get("title") or f"The portal answered {status}.")
+        lines = [said]
+        for entry in problem.get("errors", []):
+            field = entry["pointer"].strip("/")
+            lines.append(f"  in {field}" if entry["detail"] == said else f"  {field}: {entry['detail']}")
         if problem.get("next"):
             lines.append(str(problem["next"]))
         super().__init__("\n".join(lines))
 
 
 class Unreachable(Exception):
-    """The portal did not answer."""
+    """The portal did not answer, or what answered is no portal."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -46,8 +54,11 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, parsed; None when empty."""
-        return json.loads(self.body) if self.body else None
+        """The body, parsed; None when empty. Raises ``Unreachable`` when it is no JSON."""
+        try:
+            return json.loads(self.body) if self.body else None
+        except ValueError as error:
+            raise Unreachable("What answers at this address is no portal; give the address that its pages have.") from error
 
 
 @dataclass(frozen=True)
@@ -80,20 +91,44 @@ class Portal:
             with opener.open(request, timeout=TIMEOUT_S) as response:
                 return Answer(response.read(), {name.lower(): value for name, value in response.headers.items()})
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, _problem(error)) from error
+            problem = _problem(error)
+            if "code" not in problem:
+                raise Unreachable(_no_portal(self.url, error.code)) from error
+            raise Refused(error.code, problem) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise Unreachable(f"The portal at {self.url} does not answer: {reason}") from error
 
-    def items(self, path: str, **filters: str | None) -> Iterator[dict[str, Any]]:
+    def patiently(self, path: str) -> Answer:
+        """A GET that outlasts a portal that is away for up to ``PATIENCE_S``."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.call("GET", path)
+            except Unreachable:
+                if time.monotonic() > until:
+                    raise
+            except Refused as error:
+                if error.status != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > until:
+                    raise
+            time.sleep(ASK_AGAIN_S)
+
+    def items(self, path: str, *, patient: bool = False, **filters: str | None) -> Iterator[dict[str, Any]]:
         """All rows of a list, page by page."""
         query = {name: value for name, value in filters.items() if value}
         while True:
-            page = self.call("GET", f"{path}?{urllib.parse.urlencode(query)}").json
+            address = f"{path}?{urllib.parse.urlencode(query)}"
+            page = (self.patiently(address) if patient else self.call("GET", address)).json
             yield from page["items"]
             if not page["next"]:
                 return
             query["cursor"] = page["next"]
+
+
+def _no_portal(url: str, status: int) -> str:
+    if status in {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}:
+        return f"The portal at {url} is starting or away ({status}). Try again in a few seconds."
+    return f"What answers at {url} is no portal ({status}); give the address that its pages have."
 
 
 def _problem(error: urllib.error.HTTPError) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 from collections.abc import Callable
@@ -12,9 +13,12 @@ import pytest
 
 from apps.catalog.models import Image, Purpose, Size
 from apps.clusters.models import Cluster
-from apps.flows.models import Run
+from apps.core.actors import from_user
+from apps.flows.models import Flow, Run
+from apps.tenants import tokens
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from portalctl.main import main
+from portalctl.rest import Portal, Refused, Unreachable
 
 PASSWORD = "a-long-password"
 FLOW = """
@@ -81,6 +85,22 @@ def test_a_wrong_password_is_refused_with_the_portals_words_and_keeps_nothing(
     assert not (tmp_path / ".config").exists()
 
 
+def test_without_a_terminal_the_way_to_give_name_and_password_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["login", "http://127.0.0.1:9"], {"HOME": str(tmp_path)}) == 2
+    assert "PORTAL_PASSWORD" in capsys.readouterr().err
+
+
+def test_an_address_that_is_no_portal_is_told_so(
+    live_server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environ = {"HOME": str(tmp_path), "PORTAL_PASSWORD": PASSWORD}
+    assert main(["login", f"{live_server.url}/static", "--user", "ada"], environ) == 4
+    assert "no portal" in capsys.readouterr().err
+
+
 def test_without_a_token_the_next_step_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["queue", "list"], {"HOME": str(tmp_path)}) == 2
     assert "portalctl login" in capsys.readouterr().err
@@ -118,6 +138,49 @@ def test_the_exit_status_of_a_waited_run_is_the_runs(cli: Cli, flow: str, capsys
     for state, status in (("succeeded", 0), ("failed", 1), ("cancelled", 1)):
         Run.objects.as_system().filter(pk=run.pk).update(state=state)
         assert cli("run", "wait", str(run.pk)) == status
+
+
+def test_waiting_outlasts_a_portal_that_is_away_for_a_moment(
+    cli: Cli, flow: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli("flow", "run", flow)
+    Run.objects.as_system().update(state="succeeded")
+    run = Run.objects.as_system().get()
+    real, away = Portal.call, [Unreachable("away"), Refused(503, {"code": "database_away"})]
+
+    def call(self: Portal, *words: Any, **more: Any) -> Any:
+        if away:
+            raise away.pop()
+        return real(self, *words, **more)
+
+    monkeypatch.setattr(Portal, "call", call)
+    monkeypatch.setattr("portalctl.rest.ASK_AGAIN_S", 0)
+    assert cli("run", "wait", str(run.pk)) == 0
+    assert away == []
+
+
+def test_a_ci_token_for_one_flow_follows_its_runs_by_name_and_sees_no_other_flow(
+    cli: Cli, flow: str, tmp_path: Path, live_server: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(FLOW.replace("nightly", "other"))
+    cli("flow", "create", "-f", str(other))
+    cli("flow", "run", "other")
+    others = Run.objects.as_system().get()
+    mine = Flow.objects.as_system().get(name="nightly")
+    actor = from_user(User.objects.get(username="ada"))
+    _row, text = tokens.create(actor=actor, name="ci", scopes=[f"flow:run:{mine.pk}"])
+    as_ci = {"PORTAL_TOKEN": text, "PORTAL_URL": live_server.url}
+    assert cli("flow", "run", flow, "--key", "build-7", **as_ci) == 0
+    run = Run.objects.as_system().get(flow=mine)
+    Run.objects.as_system().filter(pk=run.pk).update(state="succeeded")
+    assert cli("flow", "run", flow, "--key", "build-7", "--logs", **as_ci) == 0
+    assert cli("run", "log", str(run.pk), **as_ci) == 0
+    assert cli("flow", "run", "other", **as_ci) == 2
+    theirs = str(others.pk)
+    for words in (("run", "wait", theirs), ("run", "log", theirs), ("run", "cancel", theirs), ("instance", "list")):
+        assert cli(*words, **as_ci) == 3
+    assert Run.objects.as_system().count() == 2
 
 
 def test_faults_of_a_flow_are_told_by_field(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from apps.core.errors import Invalid
 from apps.core.models import AuditEntry
 from apps.tenants import passwords, tokens
 from apps.tenants.models import ApiToken
@@ -112,6 +113,13 @@ def test_basic_is_for_making_tokens_only(client: Client, person) -> None:
     refused(client.get("/api/v1/audit", headers=basic(person.username, PASSWORD)), "Bearer")
 
 
+def test_a_wrong_password_is_told_what_helps_and_that_is_no_token(client: Client, person) -> None:
+    answer = post(client, "{}", basic(person.username, "no"))
+    refused(answer, "do not fit")
+    assert "password" in answer.json()["next"]
+    assert "token" not in answer.json()["next"].lower()
+
+
 def test_guessing_is_stopped_after_ten_failures_and_the_right_password_does_not_help_then(client, person) -> None:
     for _ in range(10):
         answer = client.post(
@@ -158,6 +166,12 @@ def test_a_scope_may_name_one_object(client, person, token) -> None:
     assert client.get(f"/api/v1/tokens/{other.pk}", headers=bearer(text)).status_code == 200
     refused(client.get(f"/api/v1/tokens/{token[0].pk}", headers=bearer(text)), status=403, code="scope_missing")
     refused(client.get("/api/v1/tokens", headers=bearer(text)), status=403, code="scope_missing")
+
+
+@pytest.mark.parametrize("scope", ["flow:run:" + "-" * 36, "flow:run:" + "a" * 36, "flow:run:1"])
+def test_a_scope_that_names_no_id_is_refused(person, scope: str) -> None:
+    with pytest.raises(Invalid):
+        tokens.create(actor=make.actor(person), name="x", scopes=[scope])
 
 
 def test_anothers_token_is_not_there(client, token) -> None:
