@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from apps.core import links
@@ -25,6 +26,7 @@ ACTIONS: Mapping[str, Any] = {
     "start": _("asked to start"),
     "stop": _("asked to stop"),
     "restart": _("asked to restart"),
+    "check": _("asked for a check"),
     "enter": _("entered"),
     "key": _("looked at the key"),
     "run": _("asked to run"),
@@ -50,6 +52,15 @@ def words(verb: str) -> str:
     """What was done, in the reader's language."""
     _kind, _dot, action = verb.partition(".")
     return str(ACTIONS.get(action, verb))
+
+
+def matching(text: str) -> Q:
+    """Entries whose verb, or whose words for it in the reader's language, have ``text`` in them."""
+    wanted, found = text.casefold(), Q(verb__icontains=text)
+    for action, shown in ACTIONS.items():
+        if wanted in str(shown).casefold():
+            found |= Q(verb__endswith=f".{action}")
+    return found
 
 
 def step(kind: str, detail: Any) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 from django.views import View
 
-from apps.core import home, troubles
+from apps.core import home, troubles, verbs, who
 from apps.core.context import QUEUE_COOKIE
 from apps.core.listing import ListSpec
 from apps.core.models import AuditEntry
@@ -75,8 +75,8 @@ class Audit(ListPage):
     kind = "auditentry"
     spec = ListSpec(
         filters={
-            "who": lambda text: Q(actor_name__icontains=text),
-            "verb": lambda text: Q(verb__icontains=text),
+            "who": lambda text: Q(actor_name__icontains=text) | Q(actor_id=None, actor_name__in=who.stored(text)),
+            "verb": verbs.matching,
             "kind": lambda text: Q(object_kind=text),
             "object": lambda text: Q(object_name__icontains=text),
         },

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from apps.alerts import delivery
@@ -15,15 +17,18 @@ from apps.flows.document import AlertDoc, stored
 from apps.flows.endings import TIMEOUT_CODES
 from apps.flows.models import Attempt, Run
 from apps.flows.states import RunState
+from apps.tenants import selectors as tenants
 
 LOG_LINES = 10
+Told = Callable[[], Explained | None]
+"""Says a reason in the language that is active when it is called."""
 
 
 def run_ended(run: Run, _before: str, after: str) -> None:
     """The hook on a run's transitions."""
     event = event_of(after, run.reason_code)
     if event is not None:
-        _announce(run, after, event, reason=run.reason, finished_at=run.finished_at)
+        _announce(run, after, event, reason=lambda: run.reason, finished_at=run.finished_at)
 
 
 def timed_out_on_silent_node(run: Run, *, timeout_s: int, node: str) -> None:
@@ -31,26 +36,33 @@ def timed_out_on_silent_node(run: Run, *, timeout_s: int, node: str) -> None:
 
     Its key is that of the end, which may never come: so the end tells it no second time.
     """
-    reason = explain("timeout_node_silent", {"timeout_s": timeout_s, "node": node}, ())
-    _announce(run, run.state, "timeout", reason=reason, finished_at=None)
+    params = {"timeout_s": timeout_s, "node": node}
+    _announce(run, run.state, "timeout", reason=lambda: explain("timeout_node_silent", params, ()), finished_at=None)
 
 
-def _announce(run: Run, state: str, event: str, *, reason: Explained | None, finished_at: datetime | None) -> None:
-    row = Run.objects.as_system().select_related("flow", "flow__queue", "version", "queue").get(pk=run.pk)
+def _announce(run: Run, state: str, event: str, *, reason: Told, finished_at: datetime | None) -> None:
+    """A mail is in the language of whoever has its address; all else in that of the flow's owner."""
+    row = Run.objects.as_system().select_related("flow__queue", "flow__owner", "version", "queue").get(pk=run.pk)
     rules = [rule for rule in stored(row.version.document).alerts if concerns(rule, event)]
     if not rules:
         return
     told = _Story(row, state, event, reason=reason, finished_at=finished_at)
+    default = tenants.language_of(row.flow.owner)
+    known = tenants.languages_by_mail([address for rule in rules for address in rule.to])
     for number, rule in enumerate(rules):
         key = f"{run.pk}:{event}:{rule.channel}:{number}"
         if rule.channel == "mail":
-            delivery.put_mail(key=key, to=rule.to, queue_id=run.queue_id, **told.mail())
+            for address in rule.to:
+                with translation.override(known.get(address, default)):
+                    delivery.put_mail(key=key, to=[address], queue_id=run.queue_id, **told.mail())
         else:
             secret = row.flow.webhook_secret
+            with translation.override(default):
+                body = told.webhook()
             delivery.put_webhook(
                 key=key,
                 url=rule.url,
-                body=told.webhook(),
+                body=body,
                 signing_secret=secret.reveal() if secret else "",
                 queue_id=run.queue_id,
             )
@@ -69,13 +81,11 @@ def concerns(rule: AlertDoc, event: str) -> bool:
 
 
 class _Story:
-    """What an alarm tells; the same for every channel."""
+    """What an alarm tells; the same for every channel, in the active language."""
 
-    def __init__(
-        self, row: Run, state: str, event: str, *, reason: Explained | None, finished_at: datetime | None
-    ) -> None:
+    def __init__(self, row: Run, state: str, event: str, *, reason: Told, finished_at: datetime | None) -> None:
         self.run, self.state, self.event = row, state, event
-        self.reason = reason
+        self.tell_reason = reason
         self.finished_at = finished_at
         attempts = Attempt.objects.as_system().filter(run=row).order_by("number")
         self.last: Attempt | None = attempts.last()
@@ -92,8 +102,9 @@ class _Story:
             _("Run: %(name)s") % {"name": self.run.name},
             _("Attempts: %(count)d") % {"count": self.count},
         ]
-        if self.reason is not None:
-            rows += ["", self.reason.sentence, self.reason.next]
+        reason = self.tell_reason()
+        if reason is not None:
+            rows += ["", reason.sentence, reason.next]
         if self.log:
             rows += ["", _("The end of the log:"), *(f"    {line}" for line in self.log.split("\n"))]
         rows += ["", self.url]
@@ -101,7 +112,7 @@ class _Story:
 
     def webhook(self) -> dict[str, Any]:
         """The call's body."""
-        run, flow = self.run, self.run.flow
+        run, flow, reason = self.run, self.run.flow, self.tell_reason()
         return {
             "type": f"run.{self.event}",
             "timestamp": self.finished_at.isoformat() if self.finished_at else None,
@@ -117,7 +128,7 @@ class _Story:
                     "exit_code": self.last.exit_code if self.last is not None else None,
                     "url": self.url,
                 },
-                "reason": self.reason.as_dict() if self.reason is not None else None,
+                "reason": reason.as_dict() if reason is not None else None,
                 "log_tail": self.log,
             },
         }

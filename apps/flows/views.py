@@ -70,7 +70,7 @@ class FlowList(ListPage):
         Column(label=gettext_lazy("Name"), sort="name"),
         Column(label=gettext_lazy("State"), sort="state"),
         Column(label=gettext_lazy("Last runs")),
-        Column(label=gettext_lazy("Next run")),
+        Column(label=gettext_lazy("Next run"), narrow=False),
         Column(label=gettext_lazy("Queue"), sort="queue", narrow=False),
         Column(label=gettext_lazy("Owner"), sort="owner", narrow=False),
         Column(label=""),

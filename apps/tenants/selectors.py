@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from django.conf import settings
 from django.db.models import Count, Q, QuerySet
+from django.db.models.functions import Lower
 
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
@@ -65,6 +69,20 @@ def members(team: Team) -> QuerySet[Membership]:
 def users(actor: Actor) -> QuerySet[User]:
     """Everybody for administrators, one's team mates for others."""
     return User.objects.for_actor(actor)
+
+
+def language_of(person: User) -> str:
+    """The language in which the portal writes to somebody: the one chosen, else the portal's own."""
+    return person.language if person.language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+
+
+def languages_by_mail(addresses: Sequence[str]) -> dict[str, str]:
+    """The languages of those addresses that belong to people who chose one; in one statement."""
+    wanted = {address.casefold(): address for address in addresses}
+    if not wanted:
+        return {}
+    rows = User.objects.as_system().exclude(language="").annotate(address=Lower("email")).filter(address__in=wanted)
+    return {wanted[row.email.casefold()]: language_of(row) for row in rows.only("email", "language")}
 
 
 def tokens(actor: Actor) -> QuerySet[ApiToken]:

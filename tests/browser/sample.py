@@ -21,11 +21,15 @@ from apps.flows.models import Attempt, Flow, LogChunk, Run  # noqa: E402
 from apps.instances.models import Instance  # noqa: E402
 from apps.storage.models import Volume, VolumeKind  # noqa: E402
 from apps.tenants.models import Membership, Queue, Reservation, Role, Team  # noqa: E402
+from tests.browser.sample_events import attempt_events, instance_events, volume_events  # noqa: E402
 from tests.browser.web import PASSWORD  # noqa: E402
 
 NOW = timezone.now()
 GIB = 2**30
+SYSTEMS = ("reconciler", "scheduler", "watcher", "bootstrap", "cluster check")
+LONG_PERSON = "maximiliane.von-der-langen-strasse@research.example.com"
 LONG = "a-name-of-sixty-three-characters-which-is-the-most-that-fits-in"
+FORBIDDEN = 'networkpolicies.networking.k8s.io is forbidden: User "mlportal" cannot patch resource "networkpolicies"'
 EVIDENCE = [
     "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.",
     "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.",
@@ -45,6 +49,7 @@ def people() -> dict[str, Any]:
     admin.must_change_password = False
     admin.save()
     made = {name: users.create_user(name, password=PASSWORD) for name in ("wei", "anna", "newcomer")}
+    users.create_user(LONG_PERSON, password=PASSWORD, is_active=False)
     return {"admin": admin, **made}
 
 
@@ -96,6 +101,7 @@ def main() -> None:
     Membership.objects.create(team=team, user=who["anna"], role=Role.VIEWER)
     Membership.objects.create(team=other, user=who["wei"], role=Role.MEMBER)
     Membership.objects.create(team=other, user=who["newcomer"], role=Role.MEMBER)
+    Membership.objects.create(team=team, user=get_user_model().objects.get(username=LONG_PERSON), role=Role.MEMBER)
     queues = [
         Queue.objects.create(
             name=name,
@@ -108,6 +114,9 @@ def main() -> None:
             storage_bytes=500 * GIB,
             state=state,
             state_since=ago(days=3),
+            reason_code="queue_refused" if state == "failed" else "",
+            reason_params={"cluster": "local", "part": "NetworkPolicy default-deny"} if state == "failed" else {},
+            reason_evidence=[FORBIDDEN] if state == "failed" else [],
         )
         for number, (name, owner, state) in enumerate(
             [("vision", team, "ready"), (LONG, other, "ready"), ("broken", team, "failed"), ("new", team, "creating")]
@@ -147,7 +156,7 @@ def main() -> None:
             storage_bytes=storage * GIB,
         )
     for number in range(70):
-        actor = actors.from_user(who["wei"]) if number % 3 else actors.system("reconciler")
+        actor = actors.from_user(who["wei"]) if number % 3 else actors.system(SYSTEMS[number // 3 % len(SYSTEMS)])
         audit.record(
             actor=actor,
             verb=("queue.quota", "instance.start", "flow.run")[number % 3],
@@ -174,6 +183,10 @@ def volumes_of(who: dict[str, Any], queue: Queue) -> list[Volume]:
             claim=f"v-{number}",
             state=state,
             state_since=ago(hours=number),
+            reason_code="volume_refused" if state == "failed" else "",
+            reason_params={"cluster": "local"} if state == "failed" else {},
+            reason_evidence=EVIDENCE if state == "failed" else [],
+            last_events=volume_events(NOW) if number else [],
         )
         for number, (name, kind, state, size) in enumerate(rows)
     ]
@@ -209,8 +222,29 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
             launch=1,
             start_requested_at=ago(seconds=9),
             ready_at=ago(seconds=2) if state == "running" else None,
-            last_events=[],
+            stages=stages(state),
+            last_events=[] if state == "stopped" else instance_events(NOW, about=f"i-{number}-0"),
         )
+    for number in range(60):
+        Instance.objects.create(
+            name=f"sweep-{number:02d}",
+            owner=who["wei"] if number % 2 else who["admin"],
+            queue=queue,
+            image=image,
+            size=sizes[number % len(sizes)],
+            home=home,
+            state="stopped",
+            state_since=ago(days=number),
+            desired="stopped",
+            launch=1,
+        )
+
+
+def stages(state: str) -> dict[str, str]:
+    """How far a start has come."""
+    reached = {"running": 5, "unreachable": 5, "failed": 4, "starting": 2}.get(state, 0)
+    names = ("scheduled", "volume", "image", "started", "ready")
+    return {name: ago(seconds=9 - 1.5 * number).isoformat() for number, name in enumerate(names[:reached])}
 
 
 def flows_of(who: dict[str, Any], queue: Queue) -> None:
@@ -233,7 +267,13 @@ def flows_of(who: dict[str, Any], queue: Queue) -> None:
             "queue": queue.name,
             "nodes": [node],
             "schedules": [{"cron": "0 3 * * 1-5", "timezone": "Asia/Shanghai"}],
-            "alerts": [{"channel": "mail", "to": ["wei@example.com"]}],
+            "alerts": [
+                {
+                    "channel": "mail",
+                    "to": ["wei@example.com", "everybody-who-is-on-call-this-week@research.example.com"],
+                },
+                {"channel": "webhook", "url": "https://hooks.example.com/services/a/rather/long/path/of/a/webhook"},
+            ],
         }
         flow = services.create_flow(actor=actor, document=document)
         if number < 2:
@@ -278,6 +318,7 @@ def runs_of(flow: Flow, queue: Queue) -> None:
             reason_code=run.reason_code,
             reason_params=run.reason_params,
             pod_name=f"t-{number}",
+            last_events=attempt_events(NOW, about=f"t-{number}") if begun else [],
         )
         text = "".join(
             f"2026-11-30T0{number}:00:{second:02d}Z row {second} 处理完成\n" for second in range(40)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from apps.core import outbox, secret
 from apps.core.actors import Actor
@@ -16,8 +16,10 @@ from apps.core.models import OutboxMessage
 from apps.flows import alarms, services
 from apps.flows.document import AlertDoc
 from apps.flows.models import Flow, Run
+from apps.tenants.models import User
 from tests.flows.conftest import attempt_of, fresh, look
 from tests.flows.fakes import FakeKube, stamp
+from tests.tenants import make
 
 ALERTS = [
     {"on": ["failed", "timeout"], "channel": "mail", "to": ["ada@example.org"]},
@@ -64,6 +66,39 @@ def test_a_failed_run_is_told_once_to_each_target_with_reason_link_and_log(kube:
     assert stored is not None
     assert stored.reveal() not in json.dumps(hook)
     assert secret.decrypt(hook["secret"]) == stored.reveal()
+
+
+def test_an_alarm_is_in_the_language_of_its_receiver_else_of_the_flows_owner(
+    kube: FakeKube, new_flow: Callable[..., Flow], actor: Actor, person: User
+) -> None:
+    make.user(email="Wei@Example.org", language="zh-hans")
+    make.user(email="bob@example.org", language="en")
+    User.objects.filter(pk=person.pk).update(language="zh-hans")
+    to = ["wei@example.org", "bob@example.org", "list@example.org"]
+    rules = [{**ALERTS[0], "to": to}, ALERTS[1]]
+    run = services.run_now(actor=actor, flow=new_flow(alerts=rules, retries={"count": 0}))
+    with translation.override("en"):
+        end(kube, run, 3)
+    rows = list(OutboxMessage.objects.as_system())
+    mails = {row.payload["to"][0]: row.payload for row in rows if row.topic == "alert.mail"}
+    assert set(mails) == set(to)
+    assert "exit code 3" in mails["bob@example.org"]["text"]
+    assert mails["bob@example.org"]["subject"] == "The flow nightly failed"
+    for address in ("wei@example.org", "list@example.org"):
+        assert "任务流" in mails[address]["subject"], address
+        assert "退出码 3" in mails[address]["text"], address
+    hook = next(row.payload for row in rows if row.topic == "alert.webhook")
+    assert "退出码 3" in hook["body"]["data"]["reason"]["sentence"]
+    assert hook["body"]["data"]["reason"]["code"] == "exit_code"
+
+
+def test_without_a_chosen_language_an_alarm_is_in_the_portals_own_whoever_ends_the_run(
+    kube: FakeKube, run: Run, settings: Any
+) -> None:
+    settings.LANGUAGE_CODE = "zh-hans"
+    with translation.override("en"):
+        end(kube, run, 3)
+    assert "退出码 3" in messages()["alert.mail"]["text"]
 
 
 def test_a_time_out_is_one_event(kube: FakeKube, run: Run) -> None:

@@ -19,7 +19,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from apps.core import icons, links, looks, quantities, verbs
+from apps.core import icons, links, looks, quantities, verbs, who
 from apps.core.pages import Action, Column, Tab
 
 register = template.Library()
@@ -335,6 +335,16 @@ def audit_words(entry: Any) -> SafeString:
     if done == entry.verb:
         return format_html('<span title="{}">{}</span>', entry.verb, moved)
     return format_html('<span title="{}">{}</span> <span class="text-secondary">·</span> {}', entry.verb, done, moved)
+
+
+@register.simple_tag
+def actor(entry: Any) -> SafeString:
+    """Who did what an audit entry says: a person, or a part of the portal by the name that people know."""
+    if entry.actor_id:
+        return format_html("{}{}", icons.draw("user"), entry.actor_name)
+    return format_html(
+        '{}<span title="{}">{}</span>', icons.draw("robot"), entry.actor_name, who.words(entry.actor_name)
+    )
 
 
 @register.simple_tag
