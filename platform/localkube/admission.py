@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from localkube import pods, quota, status
-from localkube.quantity import ZERO, Quantity, parse
+from localkube.quantity import parse
 from localkube.resources import Resource
 from localkube.status import Object
 from localkube.store import Store
@@ -26,9 +26,8 @@ class Admission:
         if resource.namespaced:
             self._namespace(resource, obj)
         if resource.key == "pods":
-            self._service_account(resource, obj)
-            self._priority(resource, obj)
-        if resource.key in ("pods", "persistentvolumeclaims"):
+            self._service_account(obj)
+            self._priority(obj)
             self._limit_ranges(resource, obj)
         if resource.key == "persistentvolumeclaims":
             self._storage_class(obj)
@@ -68,29 +67,24 @@ class Admission:
             ]
             raise error
 
-    def _service_account(self, resource: Resource, obj: Object) -> None:
+    def _service_account(self, obj: Object) -> None:
         namespace, account = obj["metadata"]["namespace"], obj["spec"]["serviceAccountName"]
         if self._store.peek("serviceaccounts", namespace, account) is None:
             why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
             raise status.forbidden("", "pods", obj["metadata"].get("name", ""), why)
 
-    def _priority(self, resource: Resource, obj: Object) -> None:
-        spec = obj["spec"]
+    def _priority(self, pod: Object) -> None:
+        spec = pod["spec"]
         name = spec.get("priorityClassName")
-        if name:
-            found = self._store.peek("priorityclasses", None, name)
-            if found is None:
-                why = f"no PriorityClass with name {name} was found"
-                raise status.forbidden("", "pods", obj["metadata"].get("name", ""), why)
-        else:
-            classes = [c for c in self._store.iterate("priorityclasses") if c.get("globalDefault")]
-            found = min(classes, key=lambda c: int(c["value"]), default=None)
-            if found:
-                spec["priorityClassName"] = found["metadata"]["name"]
+        classes = [c for c in self._store.iterate("priorityclasses") if c.get("globalDefault")]
+        found = self._store.peek("priorityclasses", None, name) if name else next(iter(classes), None)
+        if name and found is None:
+            why = f"no PriorityClass with name {name} was found"
+            raise status.forbidden("", "pods", pod["metadata"].get("name", ""), why)
+        if found:
+            spec["priorityClassName"] = found["metadata"]["name"]
         spec["priority"] = found["value"] if found else 0
-        spec["preemptionPolicy"] = (
-            found.get("preemptionPolicy", "PreemptLowerPriority") if found else "PreemptLowerPriority"
-        )
+        spec["preemptionPolicy"] = (found or {}).get("preemptionPolicy", "PreemptLowerPriority")
 
     def _storage_class(self, obj: Object) -> None:
         if "storageClassName" in obj["spec"]:
@@ -101,91 +95,56 @@ class Admission:
                 obj["spec"]["storageClassName"] = found["metadata"]["name"]
                 return
 
-    def _limit_ranges(self, resource: Resource, obj: Object) -> None:
-        ranges = sorted(
-            self._store.iterate("limitranges", obj["metadata"]["namespace"]), key=lambda r: str(r["metadata"]["name"])
-        )
-        for limit_range in ranges:
-            if resource.key == "pods":
-                _container_defaults(obj, limit_range)
-        errors = [text for limit_range in ranges for text in _violations(resource, obj, limit_range)]
+    def _limit_ranges(self, resource: Resource, pod: Object) -> None:
+        ranges = self._store.iterate("limitranges", pod["metadata"]["namespace"])
+        items = [item for found in ranges for item in found["spec"]["limits"]]
+        _container_defaults(pod, items)
+        errors: list[str] = []
+        for container in pods.containers(pod["spec"]):
+            section = container.get("resources") or {}
+            requests, limits = (
+                {name: parse(amount) for name, amount in (section.get(part) or {}).items()}
+                for part in ("requests", "limits")
+            )
+            for item in items:
+                errors += _bounds(item, requests, limits)
         if errors:
             why = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
-            raise status.forbidden(resource.group, resource.plural, obj["metadata"].get("name", ""), why)
-        if resource.key == "pods":
-            obj["status"]["qosClass"] = pods.qos_class(obj["spec"])
+            raise status.forbidden(resource.group, resource.plural, pod["metadata"].get("name", ""), why)
+        pod["status"]["qosClass"] = pods.qos_class(pod["spec"])
 
 
-def _container_defaults(pod: Object, limit_range: Object) -> None:
+def _container_defaults(pod: Object, items: list[Object]) -> None:
     notes = []
-    for part, word in (("containers", "container"), ("initContainers", "init container")):
-        for container in pod["spec"].get(part) or ():
-            resources = container.setdefault("resources", {})
-            for section, source, title in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
-                set_here = []
-                for item in limit_range["spec"]["limits"]:
-                    if item.get("type") != "Container":
-                        continue
-                    for name, amount in sorted((item.get(source) or {}).items()):
-                        if name not in (resources.get(section) or {}):
-                            resources.setdefault(section, {})[name] = amount
-                            set_here.append(name)
-                if set_here:
-                    notes.append(f"{', '.join(set_here)} {title} for {word} {container['name']}")
+    for container in pods.containers(pod["spec"]):
+        resources = container.setdefault("resources", {})
+        for section, source, title in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
+            set_here = []
+            for item in items:
+                for name, amount in sorted((item.get(source) or {}).items()):
+                    if name not in (resources.get(section) or {}):
+                        resources.setdefault(section, {})[name] = amount
+                        set_here.append(name)
+            if set_here:
+                notes.append(f"{', '.join(set_here)} {title} for container {container.get('name')}")
     if notes:
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations["kubernetes.io/limit-ranger"] = "LimitRanger plugin set: " + "; ".join(notes)
 
 
-def _violations(resource: Resource, obj: Object, limit_range: Object) -> list[str]:
-    errors: list[str] = []
-    for item in limit_range["spec"]["limits"]:
-        match item.get("type"), resource.key:
-            case "Container", "pods":
-                for container in pods.containers(obj["spec"]):
-                    section = container.get("resources") or {}
-                    amounts = {
-                        part: {k: parse(v) for k, v in (section.get(part) or {}).items()}
-                        for part in ("requests", "limits")
-                    }
-                    errors += _bounds(item, amounts["requests"], amounts["limits"])
-            case "Pod", "pods":
-                spec = obj["spec"]
-                errors += _bounds(item, pods.resources(spec, "requests"), pods.resources(spec, "limits"))
-            case "PersistentVolumeClaim", "persistentvolumeclaims":
-                asked = {"storage": parse((obj["spec"]["resources"].get("requests") or {}).get("storage", "0"))}
-                errors += _bounds(item, asked, {}, claim=True)
-    return errors
-
-
-def _bounds(item: Object, requests: pods.Amounts, limits: pods.Amounts, *, claim: bool = False) -> list[str]:
-    kind = item["type"]
+def _bounds(item: Object, requests: pods.Amounts, limits: pods.Amounts) -> list[str]:
+    """What of a container passes the minimum or maximum of a LimitRange's item."""
     errors = []
     for name, text in sorted((item.get("min") or {}).items()):
         least, asked = parse(text), requests.get(name)
         if asked is None:
-            errors.append(f"minimum {name} usage per {kind} is {least}.  No request is specified")
+            errors.append(f"minimum {name} usage per Container is {least}.  No request is specified")
         elif asked < least:
-            errors.append(f"minimum {name} usage per {kind} is {least}, but request is {asked}")
-        elif name in limits and limits[name] < least:
-            errors.append(f"minimum {name} usage per {kind} is {least}, but limit is {limits[name]}")
+            errors.append(f"minimum {name} usage per Container is {least}, but request is {asked}")
     for name, text in sorted((item.get("max") or {}).items()):
-        most = parse(text)
-        limit = requests.get(name) if claim else limits.get(name)
-        asked = requests.get(name)
-        if claim:
-            if limit is not None and limit > most:
-                errors.append(f"maximum {name} usage per {kind} is {most}, but request is {limit}")
-        elif limit is None:
-            errors.append(f"maximum {name} usage per {kind} is {most}.  No limit is specified")
+        most, limit = parse(text), limits.get(name)
+        if limit is None:
+            errors.append(f"maximum {name} usage per Container is {most}.  No limit is specified")
         elif limit > most:
-            errors.append(f"maximum {name} usage per {kind} is {most}, but limit is {limit}")
-        elif asked is not None and asked > most:
-            errors.append(f"maximum {name} usage per {kind} is {most}, but request is {asked}")
-    for name, text in sorted((item.get("maxLimitRequestRatio") or {}).items()):
-        ratio = parse(text)
-        limit, asked = limits.get(name, ZERO), requests.get(name, ZERO)
-        if not asked or Quantity(limit.nano * 10**9 // asked.nano) > ratio:
-            observed = f"{limit.nano / asked.nano:.6f}" if asked else "0"
-            errors.append(f"{name} max limit to request ratio per {kind} is {ratio}, but provided ratio is {observed}")
+            errors.append(f"maximum {name} usage per Container is {most}, but limit is {limit}")
     return errors

@@ -33,13 +33,8 @@ def _container(container: Object, kind: str) -> None:
         port.setdefault("protocol", "TCP")
     for probe_name in _PROBES:
         if probe := container.get(probe_name):
-            for field, value in (
-                ("timeoutSeconds", 1),
-                ("periodSeconds", 10),
-                ("successThreshold", 1),
-                ("failureThreshold", 3),
-            ):
-                probe.setdefault(field, value)
+            probe_defaults = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+            container[probe_name] = probe = probe_defaults | probe
             if "httpGet" in probe:
                 probe["httpGet"].setdefault("scheme", "HTTP")
                 probe["httpGet"].setdefault("path", "/")
@@ -49,9 +44,7 @@ def pod_spec(spec: Object, *, kind: str = "Pod") -> None:
     """Defaults of a pod's spec that a template gets as well."""
     for container in containers(spec):
         _container(container, kind)
-    if kind == "Job":
-        spec.setdefault("restartPolicy", "")
-    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("restartPolicy", "" if kind == "Job" else "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
@@ -62,18 +55,6 @@ def pod_spec(spec: Object, *, kind: str = "Pod") -> None:
                 volume[source].setdefault("defaultMode", 0o644)
         if len(volume) == 1:
             volume["emptyDir"] = {}
-        if "hostPath" in volume:
-            volume["hostPath"].setdefault("type", "")
-
-
-_GATED: Final = {
-    "type": "PodScheduled",
-    "status": "False",
-    "lastProbeTime": None,
-    "lastTransitionTime": None,
-    "reason": "SchedulingGated",
-    "message": "Scheduling is blocked due to non-empty scheduling gates",
-}
 
 
 def _pod(obj: Object) -> None:
@@ -90,8 +71,6 @@ def _pod(obj: Object) -> None:
     status = obj.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status["qosClass"] = qos_class(spec)
-    if spec.get("schedulingGates") and not spec.get("nodeName"):
-        status.setdefault("conditions", [_GATED])
 
 
 def _namespace(obj: Object) -> None:
@@ -133,15 +112,6 @@ def _claim(obj: Object) -> None:
     obj.setdefault("status", {"phase": "Pending"})
 
 
-def _volume(obj: Object) -> None:
-    spec = obj.setdefault("spec", {})
-    if spec.get("capacity"):
-        spec["capacity"] = canonical(spec["capacity"], "PersistentVolume")
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    obj.setdefault("status", {"phase": "Available"})
-
-
 def _quota(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("hard"):
@@ -151,38 +121,28 @@ def _quota(obj: Object) -> None:
 
 def _limit_range(obj: Object) -> None:
     for item in obj.setdefault("spec", {}).setdefault("limits", []):
-        for section in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+        for section in ("max", "min", "default", "defaultRequest"):
             if item.get(section):
                 item[section] = canonical(item[section], "LimitRange")
-        if item.get("type") != "Container":
-            continue
         # As SetDefaults_LimitRangeItem: a maximum is the default limit, and that the default request.
-        default = item.setdefault("default", {})
-        request = item.setdefault("defaultRequest", {})
-        for name, amount in (item.get("max") or {}).items():
-            default.setdefault(name, amount)
-        for name, amount in default.items():
-            request.setdefault(name, amount)
-        for name, amount in (item.get("min") or {}).items():
-            request.setdefault(name, amount)
-        for section in ("default", "defaultRequest"):
-            if not item[section]:
-                del item[section]
+        limits = (item.get("max") or {}) | (item.get("default") or {})
+        asked = (item.get("min") or {}) | limits | (item.get("defaultRequest") or {})
+        item |= {name: amounts for name, amounts in (("default", limits), ("defaultRequest", asked)) if amounts}
+
+
+def _template(spec: Object, kind: str) -> None:
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    pod_spec(template.setdefault("spec", {}), kind=kind)
 
 
 def _stateful_set(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = spec.setdefault("updateStrategy", {})
-    strategy.setdefault("type", "RollingUpdate")
-    if strategy["type"] == "RollingUpdate":
-        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    spec.setdefault("updateStrategy", {}).setdefault("type", "RollingUpdate")
     spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
-    pod_spec(template.setdefault("spec", {}), kind="StatefulSet")
+    _template(spec, "StatefulSet")
     obj.setdefault("status", {"replicas": 0, "availableReplicas": 0})
 
 
@@ -192,13 +152,7 @@ def _job(obj: Object) -> None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6)
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("manualSelector", False)
-    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
-    template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
-    pod_spec(template.setdefault("spec", {}), kind="Job")
+    _template(spec, "Job")
     obj.setdefault("status", {})
 
 
@@ -206,12 +160,8 @@ def job_selector(obj: Object) -> None:
     """The selector and labels that a job gets from its own uid. Call after the uid is known."""
     metadata, spec = obj["metadata"], obj["spec"]
     uid, name = metadata["uid"], metadata["name"]
-    labels = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
+    labels = {"controller-uid": uid, "job-name": name}
+    labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     template = spec["template"]["metadata"]
     template["labels"] = {**(template.get("labels") or {}), **labels}
@@ -247,25 +197,15 @@ def _definition(obj: Object) -> None:
     names.setdefault("listKind", names["kind"] + "List")
     if "conditions" in obj.setdefault("status", {}):
         return
+    told = (("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"))  # fmt: skip
     obj["status"] = {
         "conditions": [
-            {
-                "type": "NamesAccepted",
-                "status": "True",
-                "lastTransitionTime": now(),
-                "reason": "NoConflicts",
-                "message": "no conflicts found",
-            },
-            {
-                "type": "Established",
-                "status": "True",
-                "lastTransitionTime": now(),
-                "reason": "InitialNamesAccepted",
-                "message": "the initial names have been accepted",
-            },
+            {"type": kind, "status": "True", "lastTransitionTime": now(), "reason": reason, "message": message}
+            for kind, reason, message in told
         ],
         "acceptedNames": names,
-        "storedVersions": [v["name"] for v in spec.get("versions") or () if v.get("storage")],
+        "storedVersions": [version.get("name") for version in spec.get("versions") or ()],
     }
 
 
@@ -275,7 +215,6 @@ _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
     "secrets": _secret,
     "services": _service,
     "persistentvolumeclaims": _claim,
-    "persistentvolumes": _volume,
     "resourcequotas": _quota,
     "limitranges": _limit_range,
     "statefulsets": _stateful_set,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from localkube import status
-from localkube.resources import Resource, ResourceTable
+from localkube.resources import VERBS, Resource, ResourceTable
 from localkube.status import Object
 
 GIT_VERSION: Final = "v1.36.0+localkube"
@@ -24,17 +24,12 @@ VERSION: Final[Object] = {
 _SUBRESOURCE_VERBS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "status": ("", ("get", "patch", "update")),
     "scale": ("Scale", ("get", "patch", "update")),
-    "finalize": ("", ("update",)),
-    "binding": ("Binding", ("create",)),
-    "eviction": ("Eviction", ("create",)),
     "log": ("", ("get",)),
     "exec": ("PodExecOptions", ("create", "get")),
-    "attach": ("PodAttachOptions", ("create", "get")),
     "portforward": ("PodPortForwardOptions", ("create", "get")),
 }
 _REVIEWS: Final = {
     ("authorization.k8s.io", "v1"): ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    ("authentication.k8s.io", "v1"): ("selfsubjectreviews", "SelfSubjectReview"),
 }
 
 
@@ -61,7 +56,7 @@ def _entries(resource: Resource) -> list[Object]:
         "singularName": resource.singular or resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": [v for v in resource.verbs if not (v == "deletecollection" and resource.key == "namespaces")],
+        "verbs": list(VERBS),
     }
     if resource.short_names:
         main["shortNames"] = list(resource.short_names)
@@ -79,8 +74,6 @@ def _entries(resource: Resource) -> list[Object]:
         }
         if kind == "Scale":
             entry |= {"group": "autoscaling", "version": "v1"}
-        if kind == "Eviction":
-            entry |= {"group": "policy", "version": "v1"}
         out.append(entry)
     return out
 
@@ -123,8 +116,6 @@ def answer(path: str, table: ResourceTable, address: str) -> Object | None:
             return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, versions)
         case ["apis", group, version]:
             return _resources(table, group, version)
-        case ["openapi", "v2"]:
-            return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": GIT_VERSION}, "paths": {}}
         case ["openapi", "v3"]:
             names = ["api/v1"] + [f"apis/{g}/{v}" for g, versions in _group_versions(table).items() for v in versions]
             return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}"} for name in names}}
@@ -136,36 +127,22 @@ def answer(path: str, table: ResourceTable, address: str) -> Object | None:
 
 
 def _openapi(table: ResourceTable, group: str, version: str) -> Object:
-    """Paths with their kinds and the parameters that clients look for; schemas are open (any field)."""
+    """What `kubectl apply` looks for: that each kind's patch takes `fieldValidation`. The schemas are open."""
     paths: Object = {}
-    schemas: Object = {}
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    names = ("dryRun", "fieldManager", "fieldValidation", "force")
+    query = [{"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in names]
     for resource in table:
-        if (resource.group, resource.version) != (group, version):
-            continue
-        gvk = {"group": group, "version": version, "kind": resource.kind}
-        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        middle = "/namespaces/{namespace}" if resource.namespaced else ""
-        query = [
-            {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-            for name in ("dryRun", "fieldManager", "fieldValidation", "force")
-        ]
-        operation = {
-            "responses": {"200": {"description": "OK"}},
-            "parameters": query,
-            "x-kubernetes-group-version-kind": gvk,
-        }
-        paths[f"{root}{middle}/{resource.plural}"] = {"post": operation | {"x-kubernetes-action": "post"}}
-        paths[f"{root}{middle}/{resource.plural}/{{name}}"] = {
-            "patch": operation | {"x-kubernetes-action": "patch"},
-            "put": operation | {"x-kubernetes-action": "put"},
-        }
-        name = f"{group or 'core'}.{version}.{resource.kind}"
-        schemas[name] = {
-            "type": "object",
-            "x-kubernetes-preserve-unknown-fields": True,
-            "x-kubernetes-group-version-kind": [gvk],
-        }
+        if (resource.group, resource.version) == (group, version):
+            middle = "/namespaces/{namespace}" if resource.namespaced else ""
+            paths[f"{root}{middle}/{resource.plural}/{{name}}"] = {
+                "patch": {
+                    "responses": {"200": {"description": "OK"}},
+                    "parameters": query,
+                    "x-kubernetes-action": "patch",
+                    "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": resource.kind},
+                }
+            }
     if not paths:
         raise status.page_request_path()
-    info = {"title": "Kubernetes", "version": GIT_VERSION}
-    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": GIT_VERSION}, "paths": paths}

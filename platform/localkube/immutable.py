@@ -43,15 +43,7 @@ def _pod_update(old: Object, new: Object) -> Errors:
 
 
 def _stateful_set_update(old: Object, new: Object) -> Errors:
-    mutable = (
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    )
+    mutable = ("replicas", "template", "updateStrategy", "revisionHistoryLimit")
     if _except(old["spec"], *mutable) != _except(new["spec"], *mutable):
         return [FieldError.forbidden("spec", _STS_TEXT)]
     return []
@@ -60,25 +52,21 @@ def _stateful_set_update(old: Object, new: Object) -> Errors:
 def _job_update(old: Object, new: Object) -> Errors:
     return [
         FieldError.invalid(f"spec.{name}", new["spec"].get(name), "field is immutable")
-        for name in ("completions", "selector", "template", "completionMode")
+        for name in ("completions", "selector", "template")
         if old["spec"].get(name) != new["spec"].get(name)
     ]
 
 
 def _claim_update(old: Object, new: Object) -> Errors:
-    before, after = old["spec"], new["spec"]
     bound = old.get("status", {}).get("phase") == "Bound"
-    adopting = not before.get("volumeName") or "storageClassName" not in before
-    free: tuple[str, ...] = ("resources", "volumeAttributesClassName") if bound else ()
-    free += ("volumeName", "storageClassName") if adopting else ()
-    if _except(before, *free) != _except(after, *free):
+    free: tuple[str, ...] = ("resources",) if bound else ()
+    free += () if old["spec"].get("volumeName") else ("volumeName",)
+    if _except(old["spec"], *free) != _except(new["spec"], *free):
         return [FieldError.forbidden("spec", _CLAIM_TEXT)]
-    old_size, new_size = (parse(spec["resources"]["requests"]["storage"]) for spec in (before, after))
-    if new_size < old_size:
-        capacity = parse(old.get("status", {}).get("capacity", {}).get("storage", "0"))
-        if new_size <= capacity:
-            text = "field can not be less than status.capacity"
-            return [FieldError.forbidden("spec.resources.requests.storage", text)]
+    capacity = parse(old.get("status", {}).get("capacity", {}).get("storage", "0"))
+    if parse(new["spec"]["resources"]["requests"]["storage"]) < capacity:
+        text = "field can not be less than status.capacity"
+        return [FieldError.forbidden("spec.resources.requests.storage", text)]
     return []
 
 
@@ -92,22 +80,8 @@ def _service_update(old: Object, new: Object) -> Errors:
 def _data_update(old: Object, new: Object) -> Errors:
     if not old.get("immutable"):
         return []
-    changed = [] if new.get("immutable") else ["immutable"]
-    changed += [section for section in ("data", "binaryData") if old.get(section) != new.get(section)]
+    changed = [section for section in ("immutable", "data", "binaryData") if old.get(section) != new.get(section)]
     return [FieldError.forbidden(name, "field is immutable when `immutable` is set") for name in changed]
-
-
-def _type_update(old: Object, new: Object) -> Errors:
-    errors = _data_update(old, new)
-    if old.get("type") != new.get("type"):
-        errors.append(FieldError.invalid("type", new.get("type", ""), "field is immutable"))
-    return errors
-
-
-def _priority_class(old: Object, new: Object) -> Errors:
-    if old.get("value") != new.get("value"):
-        return [FieldError.forbidden("value", "may not be changed in an update.")]
-    return []
 
 
 _UPDATE: Final[dict[str, Callable[[Object, Object], Errors]]] = {
@@ -117,8 +91,7 @@ _UPDATE: Final[dict[str, Callable[[Object, Object], Errors]]] = {
     "persistentvolumeclaims": _claim_update,
     "services": _service_update,
     "configmaps": _data_update,
-    "secrets": _type_update,
-    "priorityclasses": _priority_class,
+    "secrets": _data_update,
 }
 
 

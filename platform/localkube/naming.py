@@ -9,11 +9,9 @@ from localkube.resources import Resource
 from localkube.status import FieldError, Object
 
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_PATH_NAME: Final = re.compile(r"(?!\.\.?$)[^/%]+")
 
 SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -51,10 +49,6 @@ def metadata_errors(resource: Resource, metadata: Object) -> Errors:
     name = metadata["name"]
     if resource.key == "namespaces" or resource.key == "services":
         errors = name_errors("metadata.name", name, DNS_LABEL, DNS_LABEL_TEXT, 63)
-    elif resource.group == "rbac.authorization.k8s.io":
-        errors = (
-            [] if _PATH_NAME.fullmatch(name) else [FieldError.invalid("metadata.name", name, "may not contain '/'")]
-        )
     else:
         errors = name_errors("metadata.name", name, SUBDOMAIN, SUBDOMAIN_TEXT, 253)
     errors += label_errors("metadata.labels", metadata.get("labels"))
@@ -68,9 +62,7 @@ def metadata_errors(resource: Resource, metadata: Object) -> Errors:
             text = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(FieldError.invalid(f"metadata.finalizers[{index}]", finalizer, text))
     for reference in metadata.get("ownerReferences") or ():
-        if not reference.get("apiVersion"):
-            errors.append(FieldError.invalid("metadata.ownerReferences.apiVersion", "", "version must not be empty"))
-        for name in ("kind", "name", "uid"):
+        for name in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(name):
                 errors.append(FieldError.invalid(f"metadata.ownerReferences.{name}", "", "must not be empty"))
     return errors
@@ -105,21 +97,20 @@ def port_errors(field: str, port: Any) -> Errors:
     return [FieldError.invalid(field, port, "must be between 1 and 65535, inclusive")]
 
 
-def term_errors(field: str, terms: list[Object] | None, *, key: str = "key", more: tuple[str, ...] = ()) -> Errors:
+def term_errors(field: str, terms: list[Object] | None) -> Errors:
     """`matchExpressions`: each term needs its key and an operator, In and NotIn need values, the others none."""
     errors: Errors = []
     for index, term in enumerate(terms or ()):
         where = f"{field}[{index}]"
-        if not term.get(key):
-            errors.append(FieldError.required(f"{where}.{key}"))
+        if not term.get("key"):
+            errors.append(FieldError.required(f"{where}.key"))
         operator, values = term.get("operator", ""), term.get("values") or []
-        if operator in ("In", "NotIn") and not values:
-            errors.append(
-                FieldError.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-            )
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            errors.append(FieldError.invalid(f"{where}.operator", operator, "not a valid selector operator"))
+        elif operator in ("In", "NotIn") and not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            errors.append(FieldError.required(f"{where}.values", text))
         elif operator in ("Exists", "DoesNotExist") and values:
             text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
             errors.append(FieldError.forbidden(f"{where}.values", text))
-        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist", *more):
-            errors.append(FieldError.invalid(f"{where}.operator", operator, "not a valid selector operator"))
     return errors

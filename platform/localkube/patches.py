@@ -1,12 +1,11 @@
-"""JSON patch, JSON merge patch and strategic merge patch."""
+"""JSON merge patch and strategic merge patch."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from localkube.fieldsets import LIST_KEYS
-from localkube.status import ApiError, Object, bad_request
-from localkube.store import copy
+from localkube.status import ApiError, Object
 
 _PRIMITIVE_MERGE: Final = ("finalizers",)
 _REPLACED: Final = ("taints", "readinessGates")
@@ -23,86 +22,6 @@ def json_merge(target: Any, patch: Any) -> Any:
         else:
             out[key] = json_merge(out.get(key), value)
     return out
-
-
-def _pointer(path: str) -> list[str]:
-    if not path:
-        return []
-    if not path.startswith("/"):
-        raise bad_request(f"invalid JSON pointer: {path}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
-
-
-def _rejected() -> ApiError:
-    return ApiError(422, "the server rejected our request due to an error in our request", details={})
-
-
-def _step(node: Any, part: str) -> Any:
-    try:
-        return node[int(part)] if isinstance(node, list) else node[part]
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise _rejected() from error
-
-
-def _at(document: Any, parts: list[str]) -> Any:
-    for part in parts:
-        document = _step(document, part)
-    return document
-
-
-def _add(document: Any, parts: list[str], value: Any) -> Any:
-    if not parts:
-        return value
-    parent = _at(document, parts[:-1])
-    if isinstance(parent, list):
-        try:
-            parent.insert(len(parent) if parts[-1] == "-" else int(parts[-1]), value)
-        except ValueError as error:
-            raise _rejected() from error
-    elif isinstance(parent, dict):
-        parent[parts[-1]] = value
-    else:
-        raise _rejected()
-    return document
-
-
-def _remove(document: Any, parts: list[str]) -> None:
-    parent = _at(document, parts[:-1])
-    _step(parent, parts[-1])
-    del parent[int(parts[-1]) if isinstance(parent, list) else parts[-1]]
-
-
-def json_patch(document: Object, operations: Any) -> Object:
-    """RFC 6902. Raises ApiError 422 for an operation that does not apply, as the real server does."""
-    if not isinstance(operations, list):
-        text = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
-        raise bad_request(f"error decoding patch: {text}")
-    out: Any = copy(document)
-    for operation in operations:
-        kind, parts = operation.get("op"), _pointer(operation.get("path", ""))
-        match kind:
-            case "add":
-                out = _add(out, parts, copy(operation.get("value")))
-            case "replace":
-                _at(out, parts)
-                if parts and isinstance(_at(out, parts[:-1]), list):
-                    _at(out, parts[:-1])[int(parts[-1])] = copy(operation.get("value"))
-                else:
-                    out = _add(out, parts, copy(operation.get("value")))
-            case "remove":
-                _remove(out, parts)
-            case "test":
-                if _at(out, parts) != operation.get("value"):
-                    raise _rejected()
-            case "move" | "copy":
-                source = _pointer(operation.get("from", ""))
-                value = copy(_at(out, source))
-                if kind == "move":
-                    _remove(out, source)
-                out = _add(out, parts, value)
-            case _:
-                raise bad_request(f"Unexpected kind: {kind}")
-    return out  # type: ignore[no-any-return]
 
 
 def _merge_key(name: str, items: list[Any]) -> str | None:

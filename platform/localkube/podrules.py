@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localkube.naming import DNS_LABEL, DNS_LABEL_TEXT, Errors, name_errors, port_errors, term_errors
+from localkube.naming import DNS_LABEL, DNS_LABEL_TEXT, Errors, name_errors, port_errors
 from localkube.quantity import ZERO, parse
 from localkube.status import FieldError, Object
 
@@ -57,9 +57,8 @@ def _container(field: str, container: Object, seen: set[str], volumes: set[str])
     for index, variable in enumerate(container.get("env") or ()):
         if not variable.get("name"):
             errors.append(FieldError.required(f"{field}.env[{index}].name"))
-        if variable.get("value") and variable.get("valueFrom"):
-            text = "may not be specified when `value` is not empty"
-            errors.append(FieldError.invalid(f"{field}.env[{index}].valueFrom", "", text))
+        if not isinstance(variable.get("value", ""), str):
+            errors.append(FieldError.invalid(f"{field}.env[{index}].value", variable["value"], "must be a string"))
     paths: set[str] = set()
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         where = f"{field}.volumeMounts[{index}]"
@@ -70,17 +69,6 @@ def _container(field: str, container: Object, seen: set[str], volumes: set[str])
         elif mount["mountPath"] in paths:
             errors.append(FieldError.invalid(f"{where}.mountPath", mount["mountPath"], "must be unique"))
         paths.add(mount.get("mountPath", ""))
-    return errors
-
-
-def _affinity(field: str, spec: Object) -> Errors:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    where = f"{field}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    errors: Errors = []
-    for index, term in enumerate(required.get("nodeSelectorTerms") or ()):
-        for part in ("matchExpressions", "matchFields"):
-            errors += term_errors(f"{where}[{index}].{part}", term.get(part), more=("Gt", "Lt"))
     return errors
 
 
@@ -110,7 +98,6 @@ def pod_spec_errors(field: str, spec: Object, policies: tuple[str, ...] = ("Alwa
             errors.append(FieldError.required(f"{field}.restartPolicy", 'valid values: "OnFailure", "Never"'))
     elif policy not in policies:
         errors.append(FieldError.unsupported(f"{field}.restartPolicy", policy, policies))
-    errors += _affinity(field, spec)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not (isinstance(deadline, int) and 1 <= deadline < 2**31):
         text = "must be between 1 and 2147483647, inclusive"

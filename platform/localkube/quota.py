@@ -13,7 +13,6 @@ from localkube import pods, status
 from localkube.changes import Event
 from localkube.quantity import ZERO, Quantity, QuantityError, parse
 from localkube.resources import Resource
-from localkube.selectors import Requirement
 from localkube.status import ApiError, Object
 from localkube.store import Store
 
@@ -64,49 +63,11 @@ def usage_of(resource: Resource, obj: Object) -> Usage:
     usage = {f"count/{resource.qualified}": _ONE}
     if resource.key in _COUNTED:
         usage[resource.key] = _ONE
-    if resource.key == "services":
-        kind = obj.get("spec", {}).get("type")
-        if kind in ("NodePort", "LoadBalancer"):
-            usage["services.nodeports"] = _ONE
-        if kind == "LoadBalancer":
-            usage["services.loadbalancers"] = _ONE
     return usage
 
 
 def _countable(resource: str) -> bool:
-    return resource not in ("events", "leases", "endpoints", "endpointslices")
-
-
-def _in_scope(quota: Object, resource: Resource, obj: Object) -> bool:
-    spec = quota.get("spec", {})
-    scopes = [Requirement(scope, "Exists") for scope in spec.get("scopes") or ()]
-    scopes += [
-        Requirement(term["scopeName"], term["operator"], tuple(term.get("values") or ()))
-        for term in (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    ]
-    if not scopes:
-        return True
-    if resource.key != "pods":
-        return False
-    pod_spec = obj.get("spec", {})
-    for scope in scopes:
-        match scope.key:
-            case "Terminating":
-                matched = pod_spec.get("activeDeadlineSeconds") is not None
-            case "NotTerminating":
-                matched = pod_spec.get("activeDeadlineSeconds") is None
-            case "BestEffort":
-                matched = pods.qos_class(pod_spec) == "BestEffort"
-            case "NotBestEffort":
-                matched = pods.qos_class(pod_spec) != "BestEffort"
-            case "PriorityClass":
-                name = pod_spec.get("priorityClassName")
-                matched = scope.matches({"PriorityClass": name} if name else {})
-            case _:
-                matched = False
-        if not matched:
-            return False
-    return True
+    return resource not in ("events", "leases", "endpointslices")
 
 
 def _must_specify(quota: Object, pod: Object) -> str:
@@ -149,8 +110,6 @@ class Ledger:
         before = usage_of(resource, old) if old else {}
         delta = {key: amount - before.get(key, ZERO) for key, amount in usage_of(resource, new).items()}
         for quota in quotas:
-            if not _in_scope(quota, resource, new):
-                continue
             title = quota["metadata"]["name"]
             if resource.key == "pods" and not old and (missing := _must_specify(quota, new)):
                 raise _refusal(resource, name, f"failed quota: {title}: must specify {missing}")
@@ -180,19 +139,13 @@ class Ledger:
             return
         for quota in tuple(quotas.values()):
             if quota is not event.obj:
-                self._move(quota, resource, event, new, old)
+                self._move(quota, new, old)
 
-    def _move(self, quota: Object, resource: Resource, event: Event, new: Usage, old: Usage) -> None:
+    def _move(self, quota: Object, new: Usage, old: Usage) -> None:
         used = self._used[quota["metadata"]["uid"]]
-        changed = False
-        if event.previous and _in_scope(quota, resource, event.previous):
-            for name, amount in old.items():
-                if name in used:
-                    used[name], changed = used[name] - amount, True
-        if event.type != "DELETED" and _in_scope(quota, resource, event.obj):
-            for name, amount in new.items():
-                if name in used:
-                    used[name], changed = used[name] + amount, True
+        changed = [name for name in used if new.get(name, ZERO) != old.get(name, ZERO)]
+        for name in changed:
+            used[name] = used[name] - old.get(name, ZERO) + new.get(name, ZERO)
         if changed:
             self._publish(quota)
 
@@ -211,16 +164,11 @@ class Ledger:
         namespace = quota["metadata"]["namespace"]
         used = {name: ZERO for name in quota["spec"].get("hard") or {} if _tracked(name)}
         self._used[quota["metadata"]["uid"]] = used
-        for resource in self._counted_kinds():
+        for resource in (kind for kind in self._store.resources.served() if kind.namespaced and _countable(kind.key)):
             for obj in self._store.iterate(resource.key, namespace):
-                if not used or not _in_scope(quota, resource, obj):
-                    continue
                 for name, amount in usage_of(resource, obj).items():
                     if name in used:
                         used[name] = used[name] + amount
-
-    def _counted_kinds(self) -> list[Resource]:
-        return [kind for kind in self._store.resources.served() if kind.namespaced and _countable(kind.key)]
 
     def _publish(self, quota: Object) -> None:
         metadata = quota["metadata"]

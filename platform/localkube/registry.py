@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localkube import defaults, immutable, managed, schema, shapes, status, validation
+from localkube import defaults, immutable, managed, schema, status, validation
 from localkube.addresses import ServiceAddresses
 from localkube.admission import Admission
 from localkube.resources import Resource
@@ -27,7 +27,6 @@ class Write:
     manager: str | None = None
     dry_run: bool = False
     subresource: str = ""
-    field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
 
 
@@ -47,16 +46,16 @@ class Registry:
     def create(self, resource: Resource, namespace: str | None, obj: Object, write: Write = INTERNAL) -> Object:
         """Store a new object and return it as stored."""
         obj = copy(obj)
-        shapes.check(resource, obj)
         metadata = self._identity(resource, namespace, obj)
+        schema.check(resource, obj)
+        if write is not INTERNAL and resource.key == "persistentvolumes":
+            raise status.not_implemented("volumes made by hand: each claim gets one of its own")
         if metadata.get("resourceVersion"):
             raise ApiError(500, "resourceVersion should not be set on objects to be created")
         if write is not INTERNAL:
             metadata.pop("uid", None)
         if resource.has_status and not resource.custom and resource.key != "nodes":
             obj.pop("status", None)
-        if write is not INTERNAL:
-            write.warnings += schema.check(resource, obj, mode=write.field_validation)
         self._pod_fields(resource, obj, write)
         self.store.give_name(metadata)
         defaults.apply(resource.key, obj)
@@ -64,7 +63,7 @@ class Registry:
         validation.check(resource, obj)
         self.admission.validate(resource, obj)
         self.store.prepare(resource, obj)
-        if resource.key == "jobs" and not obj["spec"].get("manualSelector"):
+        if resource.key == "jobs":
             defaults.job_selector(obj)
         if resource.key == "services":
             self._addresses.assign(obj)
@@ -81,10 +80,8 @@ class Registry:
         """
         stored = self.store.stored(resource.key, obj["metadata"].get("namespace"), obj["metadata"]["name"])
         obj = copy(obj)
-        shapes.check(resource, obj)
-        whole = write.subresource in ("", "scale", "finalize")
-        if whole and write is not INTERNAL:
-            write.warnings += schema.check(resource, obj, mode=write.field_validation)
+        schema.check(resource, obj)
+        whole = write.subresource in ("", "scale")
         if whole:
             defaults.apply(resource.key, obj)
         if whole and managed_fields:
@@ -104,12 +101,11 @@ class Registry:
         self, resource: Resource, namespace: str | None, name: str, applied: Object, write: Write, *, force: bool
     ) -> tuple[Object, bool]:
         """Server-side apply; returns the object and whether it was created."""
-        shapes.check(resource, applied)
         if "apiVersion" not in applied or "kind" not in applied:
             group, _, version = applied.get("apiVersion", "").rpartition("/")
             raise status.bad_request(f"invalid object type: {group}/{version}, Kind={applied.get('kind', '')}")
-        schema.check_applied(resource, applied)
         metadata = self._identity(resource, namespace, applied)
+        schema.check(resource, applied)
         check_name(metadata, name)
         metadata["name"] = name
         assert write.manager is not None
@@ -125,18 +121,16 @@ class Registry:
             result["status"] = applied.get("status", {})
         return self.update(resource, result, write, managed_fields=False), False
 
-    def delete(self, resource: Resource, namespace: str | None, name: str, options: Object, *, dry_run: bool) -> Object:
+    def delete(self, resource: Resource, namespace: str | None, name: str, options: Object) -> Object:
         """Delete by `metav1.DeleteOptions`; returns the object's last state."""
         self.admission.delete(resource, name)
         preconditions = options.get("preconditions") or {}
         propagation = options.get("propagationPolicy")
-        if propagation not in (None, "Background", "Foreground", "Orphan"):
-            supported = ("Foreground", "Background", "Orphan", "nil")
-            errors = [status.FieldError.unsupported("propagationPolicy", propagation, supported)]
-            raise status.invalid("meta.k8s.io", "DeleteOptions", "", errors)
+        if propagation not in (None, "Background"):
+            raise status.not_implemented(f"propagationPolicy {propagation}: dependents go in the background")
         if options.get("orphanDependents"):
-            propagation = "Orphan"
-        if resource.key == "customresourcedefinitions" and not dry_run:
+            raise status.not_implemented("orphanDependents: dependents go in the background")
+        if resource.key == "customresourcedefinitions":
             self._empty_custom(self.store.stored(resource.key, None, name))
         return self.store.delete(
             resource.key,
@@ -145,8 +139,6 @@ class Registry:
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
             grace_period_s=options.get("gracePeriodSeconds"),
-            propagation=propagation,
-            dry_run=dry_run,
         )
 
     def _empty_custom(self, definition: Object) -> None:
@@ -163,10 +155,9 @@ class Registry:
         kind, version = obj.setdefault("kind", resource.kind), obj.setdefault("apiVersion", resource.api_version)
         if (kind, version) != (resource.kind, resource.api_version):
             raise _wrong_kind(resource, kind, version)
-        metadata = obj.setdefault("metadata", {})
+        metadata: Object = obj.setdefault("metadata", {})
         if not isinstance(metadata, dict):
-            text = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: json: cannot unmarshal'
-            raise status.bad_request(f"{text} into Go struct field {kind}.metadata of type v1.ObjectMeta")
+            raise status.bad_request(f"{kind}.metadata is not an object")
         given = metadata.get("namespace")
         if resource.namespaced and given and namespace and given != namespace:
             raise status.bad_request(
@@ -182,15 +173,13 @@ class Registry:
         """Ask the node about the fields of a pod or template that a client sent."""
         if write is INTERNAL or resource.key not in ("pods", *_TEMPLATED):
             return
-        pod, before = obj, old
+        pod = obj
         if resource.key in _TEMPLATED:
             template = (obj.get("spec") or {}).get("template") or {}
             pod = {"metadata": template.get("metadata") or {}, "spec": template.get("spec") or {}}
             if old and old["spec"].get("template") == template:
                 return
-        elif before and before.get("spec") == obj.get("spec"):
-            return
-        if not isinstance(pod.get("spec"), dict):
+        elif old and old.get("spec") == obj.get("spec"):
             return
         warnings, refusals = self._check_pod(pod)
         if refusals:
@@ -207,9 +196,8 @@ def check_name(metadata: Object, name: str) -> None:
 
 def _wrong_kind(resource: Resource, kind: str, version: str) -> ApiError:
     if kind == resource.kind:
-        wanted = f"{resource.group + '/' if resource.group else ''}{resource.version}"
-        text = f"the API version in the data ({version}) does not match the expected API version ({wanted})"
-        return status.bad_request(text)
-    text = f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {resource.kind}'
+        text = f"the API version in the data ({version}) does not match the expected API version"
+        return status.bad_request(f"{text} ({resource.api_version})")
     group, _, short = version.rpartition("/")
+    text = f'{kind} in version "{short}" cannot be handled as a {resource.kind}'
     return status.bad_request(f"{text}: converting ({group or short}.{kind}) to ({resource.kind}): unknown conversion")

@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
 from aiohttp import web
 
 from localkube import status
@@ -16,14 +15,7 @@ from localkube.resources import REFUSED, REFUSED_SUBRESOURCES, Resource, Resourc
 from localkube.status import ApiError, FieldError, Object
 
 MAX_BODY: Final = 3 * 1024 * 1024
-_JSON_TYPES: Final = (
-    "",
-    "application/json",
-    "application/octet-stream",
-    "text/plain",
-    "application/x-www-form-urlencoded",
-)
-_YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "application/apply-patch+yaml")
+_ACCEPTED: Final = ("application/json", "application/*", "*/*")
 
 
 @dataclass(frozen=True)
@@ -67,6 +59,14 @@ def parse_path(path: str, table: ResourceTable) -> Target | None:
     return Target(resource, namespace, name, subresource)
 
 
+def check_accept(request: web.BaseRequest) -> None:
+    """Refuse who takes no plain JSON, which is all there is: no Table, no metadata alone. Raises ApiError 406."""
+    offers = (request.headers.get("Accept") or "*/*").split(",")
+    if not any(offer.partition(";")[0].strip() in _ACCEPTED and ";as=" not in offer for offer in offers):
+        text = "406: Not Acceptable\n\nAvailable representations: application/json"
+        raise ApiError(406, text, details={})
+
+
 def flag(request: web.BaseRequest, name: str) -> bool:
     """A boolean of the query: present and not "false" or "0"."""
     value = request.query.get(name)
@@ -84,24 +84,18 @@ def number(request: web.BaseRequest, name: str) -> int | None:
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-def version_of(request: web.BaseRequest) -> int | None:
-    """`resourceVersion` of a read, None when absent or empty. Raises ApiError 400."""
-    text = request.query.get("resourceVersion", "")
-    if not text:
-        return None
+def version_of(request: web.BaseRequest) -> int:
+    """`resourceVersion` of a read, 0 when absent or empty. Raises ApiError 400."""
+    text = request.query.get("resourceVersion") or "0"
     if not text.isdigit():
         parsing = f'strconv.ParseUint: parsing "{text}": invalid syntax'
         raise status.bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {parsing}')
     return int(text)
 
 
-def list_options_error(field: str, text: str) -> ApiError:
-    return status.invalid("meta.k8s.io", "ListOptions", "", [FieldError.forbidden(field, text)])
-
-
-def dry_run(request: web.BaseRequest, body: Object | None = None) -> bool:
-    """Whether `dryRun=All` is asked, in the query or in delete options. Raises ApiError 422 for another value."""
-    values = request.query.getall("dryRun", []) or (body or {}).get("dryRun") or []
+def dry_run(request: web.BaseRequest) -> bool:
+    """Whether `dryRun=All` is asked. Raises ApiError 422 for another value."""
+    values = request.query.getall("dryRun", [])
     for value in values:
         if value != "All":
             errors = [FieldError.unsupported("dryRun", [value], ("All",))]
@@ -115,65 +109,37 @@ def manager_of(request: web.BaseRequest) -> str:
     return asked or request.headers.get("User-Agent", "").partition("/")[0] or "unknown"
 
 
-async def read_body(request: web.BaseRequest) -> bytes:
-    """The body, at most 3 MiB. Raises ApiError 413."""
+async def read_object(request: web.BaseRequest, kind: str) -> Object:
+    """The object in the body, at most 3 MiB. Raises ApiError 400, 413, 415."""
+    found = await read_body(request, kind)
+    if not isinstance(found, dict):
+        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): not an object")
+    return found
+
+
+async def read_body(request: web.BaseRequest, kind: str) -> Any:
+    """The decoded body; None when there is none. JSON alone, which is YAML too. Raises ApiError 400, 413, 415."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():
         size += len(piece)
         if size > MAX_BODY:
             raise ApiError(413, "Request entity too large: limit is 3145728")
         pieces.append(piece)
-    return b"".join(pieces)
-
-
-def decode(data: bytes, kind: str, content_type: str) -> Any:
-    """JSON or YAML. Raises ApiError 400 for neither, 415 for protobuf and others."""
-    plain = content_type.partition(";")[0].strip().lower()
-    if plain not in _JSON_TYPES and plain not in _YAML_TYPES and not plain.endswith("+json"):
-        if "protobuf" in plain:
-            raise ApiError(
-                415, "localkube takes no protobuf, which this command sends: use kubectl apply, or send JSON"
-            )
-        raise ApiError(
-            415, f"the body of the request was in an unknown format - accepted media types include: {_ACCEPTED}"
-        )
+    data, media = b"".join(pieces), request.headers.get("Content-Type", "")
+    if not data:
+        return None
+    if "protobuf" in media or "cbor" in media:
+        text = "localkube takes no protobuf, which this command sends: use kubectl apply, or send JSON"
+        raise ApiError(415, text)
     try:
         return json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        if plain in _YAML_TYPES:
-            try:
-                return json.loads(json.dumps(yaml.load(data, Loader=_Loader)))  # noqa: S506  # a SafeLoader
-            except (yaml.YAMLError, TypeError, ValueError) as bad:
-                raise status.bad_request(f"error decoding YAML: {bad}") from bad
-        shown = data[:200].decode(errors="replace")
-        text = f"couldn't get version/kind; json parse error: {error} ({shown})"
+        text = f"couldn't get version/kind; json parse error: {error} ({data[:200].decode(errors='replace')})"
         raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): {text}") from error
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"invalid character {name!r} looking for beginning of value")
-
-
-_ACCEPTED: Final = "application/json, application/yaml"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as JSON: dates stay text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-async def read_object(request: web.BaseRequest, kind: str) -> Object:
-    """The object in the body. Raises ApiError 400, 413, 415."""
-    data = await read_body(request)
-    obj = decode(data, kind, request.headers.get("Content-Type", ""))
-    if not isinstance(obj, dict):
-        raise status.bad_request(f"the object provided is unrecognized (must be of type {kind}): not an object")
-    return obj
 
 
 def continue_token(version: int, key: tuple[str, str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,8 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = ALL_VERBS
     custom: bool = False
     generation: bool = True
-    columns: tuple[dict[str, Any], ...] = field(default=(), hash=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -46,69 +44,46 @@ class Resource:
 
 
 def _core(plural: str, kind: str, short: str = "", **more: Any) -> Resource:
-    return Resource("", "v1", plural, kind, short_names=tuple(short.split()), **more)
+    return Resource("", "v1", plural, kind, short_names=tuple(short.split()), **({"generation": False} | more))
 
 
-_STATUS: Final = ("status",)
+def _v1(group: str, plural: str, kind: str, short: str = "", **more: Any) -> Resource:
+    return Resource(group, "v1", plural, kind, short_names=tuple(short.split()), **more)
+
+
+_STATUS: Final[dict[str, Any]] = {"subresources": ("status",)}
+_CLUSTER: Final[dict[str, Any]] = {"namespaced": False}
+_ALL: Final[dict[str, Any]] = {"categories": ("all",)}
+_POD: Final[dict[str, Any]] = {"subresources": ("status", "log", "exec", "portforward"), "generation": True}
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 BUILTIN: Final[tuple[Resource, ...]] = (
-    _core("namespaces", "Namespace", "ns", namespaced=False, subresources=("status", "finalize"), generation=False),
-    _core(
-        "pods",
-        "Pod",
-        "po",
-        categories=("all",),
-        subresources=("status", "binding", "log", "exec", "attach", "portforward", "eviction"),
-    ),
-    _core("services", "Service", "svc", categories=("all",), subresources=_STATUS, generation=False),
-    _core("endpoints", "Endpoints", "ep", generation=False),
-    _core("secrets", "Secret", generation=False),
-    _core("configmaps", "ConfigMap", "cm", generation=False),
-    _core("events", "Event", "ev", generation=False),
-    _core("nodes", "Node", "no", namespaced=False, subresources=_STATUS, generation=False),
-    _core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=_STATUS, generation=False),
-    _core("persistentvolumes", "PersistentVolume", "pv", namespaced=False, subresources=_STATUS, generation=False),
-    _core("serviceaccounts", "ServiceAccount", "sa", generation=False),
-    _core("resourcequotas", "ResourceQuota", "quota", subresources=_STATUS, generation=False),
-    _core("limitranges", "LimitRange", "limits", generation=False),
-    Resource(
-        "apps",
-        "v1",
-        "statefulsets",
-        "StatefulSet",
-        short_names=("sts",),
-        categories=("all",),
-        subresources=("status", "scale"),
-    ),
-    Resource("batch", "v1", "jobs", "Job", categories=("all",), subresources=_STATUS),
-    Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",), subresources=_STATUS),
-    Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False),
-    Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",)),
-    Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease", generation=False),
-    Resource(
-        "storage.k8s.io",
-        "v1",
-        "storageclasses",
-        "StorageClass",
-        namespaced=False,
-        short_names=("sc",),
-        generation=False,
-    ),
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short_names=("pc",)),
-    Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", generation=False),
-    Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", generation=False),
-    Resource(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        namespaced=False,
-        short_names=("crd", "crds"),
-        categories=("api-extensions",),
-        subresources=_STATUS,
-    ),
-)
+    _core("namespaces", "Namespace", "ns", **_CLUSTER, **_STATUS),
+    _core("pods", "Pod", "po", **_ALL, **_POD),
+    _core("services", "Service", "svc", **_ALL, **_STATUS),
+    _core("secrets", "Secret"),
+    _core("configmaps", "ConfigMap", "cm"),
+    _core("events", "Event", "ev"),
+    _core("nodes", "Node", "no", **_CLUSTER, **_STATUS),
+    _core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", **_STATUS),
+    _core("persistentvolumes", "PersistentVolume", "pv", **_CLUSTER, **_STATUS),
+    _core("serviceaccounts", "ServiceAccount", "sa"),
+    _core("resourcequotas", "ResourceQuota", "quota", **_STATUS),
+    _core("limitranges", "LimitRange", "limits"),
+    _v1("apps", "statefulsets", "StatefulSet", "sts", **_ALL, subresources=("status", "scale")),
+    _v1("batch", "jobs", "Job", **_ALL, **_STATUS),
+    _v1("networking.k8s.io", "ingresses", "Ingress", "ing", **_STATUS),
+    _v1("networking.k8s.io", "ingressclasses", "IngressClass", **_CLUSTER),
+    _v1("networking.k8s.io", "networkpolicies", "NetworkPolicy", "netpol"),
+    _v1("discovery.k8s.io", "endpointslices", "EndpointSlice"),
+    _v1("coordination.k8s.io", "leases", "Lease", generation=False),
+    _v1("storage.k8s.io", "storageclasses", "StorageClass", "sc", **_CLUSTER, generation=False),
+    _v1("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", **_CLUSTER),
+    _v1(_RBAC, "roles", "Role", generation=False),
+    _v1(_RBAC, "rolebindings", "RoleBinding", generation=False),
+    _v1("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", **_CLUSTER,
+        **_STATUS),
+)  # fmt: skip
 
 REFUSED: Final[dict[tuple[str, str], str]] = {
     ("apps", "deployments"): "Deployment (make a StatefulSet)",
@@ -116,6 +91,7 @@ REFUSED: Final[dict[tuple[str, str], str]] = {
     ("apps", "daemonsets"): "DaemonSet",
     ("apps", "controllerrevisions"): "ControllerRevision",
     ("batch", "cronjobs"): "CronJob (schedules are the portal's own)",
+    ("", "endpoints"): "Endpoints (read the EndpointSlices)",
     ("", "replicationcontrollers"): "ReplicationController",
     ("", "podtemplates"): "PodTemplate",
     ("autoscaling", "horizontalpodautoscalers"): "HorizontalPodAutoscaler",
@@ -130,7 +106,8 @@ REFUSED: Final[dict[tuple[str, str], str]] = {
 
 
 REFUSED_SUBRESOURCES: Final = {
-    "pods": ("resize", "ephemeralcontainers", "proxy"),
+    "pods": ("attach", "binding", "ephemeralcontainers", "eviction", "proxy", "resize"),
+    "namespaces": ("finalize",),
     "services": ("proxy",),
     "nodes": ("proxy",),
     "serviceaccounts": ("token",),
@@ -165,14 +142,11 @@ class ResourceTable:
         return None
 
     def set_custom(self, crd: dict[str, Any]) -> None:
-        """Serve every served version of a CustomResourceDefinition. All versions share one stored object."""
+        """Serve the kind of a CustomResourceDefinition in its one version (`schema` refuses several)."""
         self.drop_custom(crd)
         spec = crd["spec"]
         names = spec["names"]
         for version in spec["versions"]:
-            if not version.get("served", True):
-                continue
-            subresources = tuple(name for name in ("status", "scale") if name in version.get("subresources", {}))
             resource = Resource(
                 spec["group"],
                 version["name"],
@@ -182,13 +156,11 @@ class ResourceTable:
                 singular=names.get("singular", names["kind"].lower()),
                 short_names=tuple(names.get("shortNames", ())),
                 categories=tuple(names.get("categories", ())),
-                subresources=subresources,
+                subresources=("status",) if "status" in version.get("subresources", {}) else (),
                 custom=True,
-                columns=tuple(version.get("additionalPrinterColumns", ())),
             )
             self._by_path[(resource.group, resource.version, resource.plural)] = resource
-            if version.get("storage") or resource.key not in self._by_key:
-                self._by_key[resource.key] = resource
+            self._by_key[resource.key] = resource
 
     def drop_custom(self, crd: dict[str, Any]) -> None:
         spec = crd["spec"]

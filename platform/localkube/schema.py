@@ -1,157 +1,163 @@
-"""The fields each kind has, as far down as localkube looks: unknown ones are reported as the real server reports them,
-known ones that nothing here acts on are stored with a warning, and what would mislead is refused.
+"""What a body may hold: the fields that each kind has here (any other is refused with 501), and the types of fields.
 
-Pods' own fields are the node's to judge (`NodeRuntime.check_pod`).
+Types go by a field's name alone, whatever the kind: only names are listed that somebody here reads, and a name means
+the same wherever it stands. Pods' own fields are the node's to judge (`NodeRuntime.check_pod`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from localkube import status
+from localkube.quantity import QuantityError, parse
 from localkube.resources import Resource
-from localkube.status import ApiError, Object
+from localkube.status import Object
+from localkube.times import is_time
 
-_METADATA: Final = frozenset(
-    (
-        "name",
-        "namespace",
-        "generateName",
-        "labels",
-        "annotations",
-        "finalizers",
-        "ownerReferences",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "managedFields",
-        "selfLink",
-    )
+_METADATA: Final = (
+    "name namespace generateName labels annotations finalizers ownerReferences uid resourceVersion creationTimestamp "
+    "deletionTimestamp deletionGracePeriodSeconds generation managedFields selfLink"
 )
-_EVENT: Final = (
-    "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime series action related "
-    "reportingComponent reportingInstance"
-)
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Field names of one kind: outside the spec, in the spec acted on, stored only, refused."""
-
-    top: str = ""
-    spec: str | None = None
-    stored: str = ""
-    refused: str = ""
-    known: frozenset[str] = field(init=False, default=frozenset())
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "known", frozenset(f"{self.spec} {self.stored} {self.refused}".split()))
-
-
-FIELDS: Final[dict[str, Fields]] = {
-    "namespaces": Fields(spec="finalizers"),
-    "pods": Fields(top="spec"),
-    "services": Fields(
-        spec="ports selector clusterIP clusterIPs publishNotReadyAddresses type ipFamilies ipFamilyPolicy "
-        "internalTrafficPolicy sessionAffinity externalName",
-        stored="sessionAffinityConfig externalIPs externalTrafficPolicy healthCheckNodePort loadBalancerIP "
-        "loadBalancerClass loadBalancerSourceRanges allocateLoadBalancerNodePorts trafficDistribution",
-    ),
-    "endpoints": Fields(top="subsets"),
-    "endpointslices": Fields(top="addressType endpoints ports"),
-    "secrets": Fields(top="data stringData type immutable"),
-    "configmaps": Fields(top="data binaryData immutable"),
-    "events": Fields(top=_EVENT),
-    "nodes": Fields(spec="taints unschedulable podCIDR podCIDRs providerID configSource externalID"),
-    "persistentvolumeclaims": Fields(
-        spec="accessModes resources storageClassName volumeName volumeMode",
-        stored="volumeAttributesClassName",
-        refused="selector dataSource dataSourceRef",
-    ),
-    "persistentvolumes": Fields(top="spec"),
-    "serviceaccounts": Fields(top="secrets imagePullSecrets automountServiceAccountToken"),
-    "resourcequotas": Fields(spec="hard scopes scopeSelector"),
-    "limitranges": Fields(spec="limits"),
-    "statefulsets": Fields(
-        spec="replicas selector template serviceName podManagementPolicy updateStrategy ordinals volumeClaimTemplates "
-        "revisionHistoryLimit",
-        stored="minReadySeconds persistentVolumeClaimRetentionPolicy",
-    ),
-    "jobs": Fields(
-        spec="parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished suspend "
-        "completionMode selector manualSelector template podReplacementPolicy",
-        refused="podFailurePolicy successPolicy backoffLimitPerIndex maxFailedIndexes managedBy",
-    ),
-    "ingresses": Fields(spec="rules ingressClassName defaultBackend", stored="tls"),
-    "ingressclasses": Fields(spec="controller parameters"),
-    "networkpolicies": Fields(spec="podSelector policyTypes ingress egress"),
-    "leases": Fields(
-        spec="holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions strategy preferredHolder"
-    ),
-    "storageclasses": Fields(
-        top="provisioner parameters reclaimPolicy mountOptions allowVolumeExpansion volumeBindingMode allowedTopologies"
-    ),
-    "priorityclasses": Fields(top="value globalDefault description preemptionPolicy"),
-    "roles": Fields(top="rules"),
-    "rolebindings": Fields(top="subjects roleRef"),
+SPEC: Final[dict[str, str]] = {
+    "namespaces": "finalizers",
+    "services": "ports selector clusterIP clusterIPs publishNotReadyAddresses type ipFamilies ipFamilyPolicy "
+    "internalTrafficPolicy sessionAffinity",
+    "nodes": "taints unschedulable podCIDR podCIDRs providerID",
+    "persistentvolumeclaims": "accessModes resources storageClassName volumeName volumeMode",
+    "resourcequotas": "hard",
+    "limitranges": "limits",
+    "statefulsets": "replicas selector template serviceName podManagementPolicy updateStrategy revisionHistoryLimit",
+    "jobs": "parallelism completions backoffLimit activeDeadlineSeconds selector template",
+    "ingresses": "rules ingressClassName",
+    "ingressclasses": "controller parameters",
+    "networkpolicies": "podSelector policyTypes ingress egress",
 }
-_DEFAULTED: Final = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}
+"""Fields of a kind's spec; a kind that is not named has a spec that is stored as it is, or none."""
+TOP: Final[dict[str, str]] = {
+    "endpointslices": "addressType endpoints ports",
+    "secrets": "data stringData type immutable",
+    "configmaps": "data binaryData immutable",
+    "events": "involvedObject reason message source firstTimestamp lastTimestamp count type eventTime series action "
+    "related reportingComponent reportingInstance",
+    "serviceaccounts": "secrets imagePullSecrets automountServiceAccountToken",
+    "storageclasses": "provisioner parameters reclaimPolicy mountOptions allowVolumeExpansion volumeBindingMode",
+    "priorityclasses": "value globalDefault description preemptionPolicy",
+    "roles": "rules",
+    "rolebindings": "subjects roleRef",
+}
+"""Fields beside metadata and status; a kind that is not named has its spec alone."""
+
+_TYPES: Final[dict[str, str]] = {
+    name: kind
+    for kind, names in {
+        "string": "apiVersion kind name generateName namespace uid resourceVersion image imagePullPolicy workingDir "
+        "restartPolicy nodeName schedulerName serviceAccountName serviceAccount priorityClassName hostname key effect "
+        "operator mountPath path pathType host type reason message clusterIP serviceName podManagementPolicy scheme "
+        "storageClassName volumeName volumeMode ingressClassName medium claimName secretName protocol phase podIP "
+        "group scope plural singular subPath",
+        "int32": "replicas parallelism completions backoffLimit activeDeadlineSeconds terminationGracePeriodSeconds "
+        "deletionGracePeriodSeconds tolerationSeconds containerPort number count priority runAsUser runAsGroup "
+        "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold mode defaultMode",
+        "bool": "readOnly optional immutable unschedulable publishNotReadyAddresses ready allowVolumeExpansion "
+        "globalDefault served",
+        "IntOrString": "targetPort",
+        "Time": "creationTimestamp deletionTimestamp lastTransitionTime firstTimestamp lastTimestamp eventTime "
+        "startTime completionTime renewTime startedAt finishedAt timeAdded",
+        "Quantity": "sizeLimit divisor",
+        "map[string]string": "labels annotations matchLabels nodeSelector data stringData binaryData",
+        "ResourceList": "requests hard capacity allocatable used default defaultRequest max min",
+        "list of struct": "containers initContainers env envFrom ports volumes volumeMounts tolerations taints rules "
+        "conditions ownerReferences managedFields paths items matchExpressions containerStatuses versions ingress "
+        "egress endpoints initContainerStatuses",
+        "list of string": "command args finalizers accessModes values policyTypes clusterIPs shortNames categories",
+        "struct": "metadata spec template selector resources securityContext readinessProbe livenessProbe startupProbe "
+        "httpGet tcpSocket exec persistentVolumeClaim emptyDir secret configMap projected downwardAPI backend service "
+        "http updateStrategy names involvedObject source state lastState podSelector claimRef subresources fieldsV1",
+    }.items()
+    for name in names.split()
+}
 
 
-def _unknown(resource: Resource, obj: Object) -> list[tuple[str, ...]]:
-    fields = FIELDS.get(resource.key)
-    if fields is None:
-        return []
-    top = {"apiVersion", "kind", "metadata", "status", *fields.top.split()}
-    if fields.spec is not None:
-        top.add("spec")
-    paths: list[tuple[str, ...]] = [(name,) for name in obj if name not in top]
-    paths += [("metadata", name) for name in obj.get("metadata") or () if name not in _METADATA]
-    spec = obj.get("spec")
-    if fields.spec is not None and isinstance(spec, dict):
-        paths += [("spec", name) for name in spec if name not in fields.known]
-    return paths
-
-
-def check(resource: Resource, obj: Object, *, mode: str) -> list[str]:
-    """Drop unknown fields from `obj` and return the warnings to send, by `fieldValidation` (Strict, Warn, Ignore).
-
-    Raises ApiError 400 for unknown fields under Strict, 501 for known ones that would mislead when merely stored.
-    """
-    unknown = _unknown(resource, obj)
-    texts = [f'unknown field "{".".join(path)}"' for path in unknown]
-    if texts and mode == "Strict":
-        text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-        raise status.bad_request(f"{text}: strict decoding error: {', '.join(texts)}")
-    for *parents, name in unknown:
-        holder = obj
-        for parent in parents:
-            holder = holder[parent]
-        del holder[name]
-    warnings = texts if mode != "Ignore" else []
-    fields, spec = FIELDS.get(resource.key), obj.get("spec")
-    if fields is None or not isinstance(spec, dict):
-        return warnings
-    for name in fields.refused.split():
-        if spec.get(name):
-            raise ApiError(501, f"localkube does not implement spec.{name} of a {resource.kind}")
-    stored = [n for n in fields.stored.split() if spec.get(n) and spec[n] != _DEFAULTED.get(n)]
-    if resource.key == "services" and spec.get("type") in ("NodePort", "LoadBalancer"):
-        warnings.append(f"spec.type: localkube serves a {spec['type']} service inside the cluster only")
-    return warnings + [f"spec.{name}: stored, but localkube does not act on it" for name in stored]
-
-
-def check_applied(resource: Resource, obj: Object) -> None:
-    """Refuse unknown fields of an applied configuration. Raises ApiError 500, as the real server does."""
-    unknown = _unknown(resource, obj)
+def check(resource: Resource, obj: Object) -> None:
+    """Refuse a body of the wrong types (ApiError 400) or with unknown fields (501), and drop its nulls in place."""
+    known = {"metadata": obj.get("metadata")} if resource.custom else obj
+    try:
+        _check_fields(known, resource.kind)
+        if not isinstance(obj.get("status", {}), dict):
+            raise _wrong(obj["status"], f"{resource.kind}.status", "struct")
+    except _Mismatch as mismatch:
+        head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise status.bad_request(f"{head}: {mismatch}") from None
+    if resource.custom or resource.key == "customresourcedefinitions":
+        return
+    top = TOP.get(resource.key, "spec").split()
+    unknown = [name for name in obj if name not in ("apiVersion", "kind", "metadata", "status", *top)]
+    unknown += [f"metadata.{name}" for name in obj.get("metadata", ()) if name not in _METADATA.split()]
+    if resource.key in SPEC:
+        unknown += [f"spec.{name}" for name in obj.get("spec", ()) if name not in SPEC[resource.key].split()]
     if unknown:
-        metadata = obj.get("metadata") or {}
-        shown = (
-            f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
-        )
-        listed = "".join(f".{'.'.join(path)}: field not declared in schema" for path in unknown[:1])
-        raise ApiError(500, f"failed to create typed patch object ({shown}): {listed}", reason="InternalError")
+        raise status.not_implemented(f"the field {unknown[0]} of a {resource.kind}")
+
+
+class _Mismatch(Exception):
+    """The text after `cannot be handled as a ...: `, as Go's decoder words it."""
+
+
+def _wrong(value: Any, path: str, wanted: str) -> _Mismatch:
+    names = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    found = names.get(type(value), "null")
+    return _Mismatch(f"json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")
+
+
+def _check_fields(value: Object, path: str) -> None:
+    for name in [name for name, item in value.items() if item is None]:
+        del value[name]
+    for name, item in value.items():
+        where = f"{path}.{name}"
+        wanted = _TYPES.get(name, "")
+        if name == "limits":  # a LimitRange's own, else those of resources
+            wanted = "list of struct" if path == "LimitRange.spec" else "ResourceList"
+        if wanted.startswith("list of "):
+            if not isinstance(item, list):
+                raise _wrong(item, where, "list")
+            for entry in item:
+                _check_one(entry, wanted.removeprefix("list of "), where)
+        else:
+            _check_one(item, wanted, where)
+        if wanted in ("map[string]string", "ResourceList"):
+            continue
+        for entry in item if isinstance(item, list) else (item,):
+            if isinstance(entry, dict):
+                _check_fields(entry, where)
+
+
+def _check_one(value: Any, wanted: str, path: str) -> None:
+    match wanted:
+        case "string":
+            fits = isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+        case "int32":
+            fits = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+        case "bool":
+            fits = isinstance(value, bool)
+        case "IntOrString":
+            fits = isinstance(value, str | int) and not isinstance(value, bool)
+        case "struct":
+            fits = isinstance(value, dict)
+        case "Time":
+            fits = isinstance(value, str) and is_time(value)
+        case "map[string]string" | "ResourceList":
+            if not isinstance(value, dict):
+                raise _wrong(value, path, wanted)
+            for item in value.values():
+                _check_one(item, "string" if wanted.startswith("map") else "Quantity", path)
+            return
+        case "Quantity":
+            try:
+                parse(value)
+            except QuantityError as error:
+                raise _Mismatch(str(error)) from None
+            return
+        case _:
+            return
+    if not fits:
+        raise _wrong(value, path, wanted)

@@ -20,7 +20,7 @@ from localkube.store import Store
 log = logging.getLogger(__name__)
 
 _OPEN: Final = ("/livez", "/readyz", "/healthz")
-_STREAMS: Final = ("exec", "attach", "portforward", "log")
+_STREAMS: Final = ("exec", "portforward", "log")
 
 
 class Server:
@@ -92,7 +92,7 @@ class Server:
         if path == "/":
             return respond(
                 200,
-                {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]},
+                {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]},
             )
         if document := discovery.answer(path, self.store.resources, self.address):
             return respond(200, document)
@@ -116,13 +116,9 @@ class Server:
             raise status.unauthorized()
 
     async def _review(self, request: web.BaseRequest) -> web.Response | None:
-        """The two reviews of oneself: whoever holds the token may do everything."""
-        if request.path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" and request.method == "POST":
-            body = await requests.read_object(request, "SelfSubjectAccessReview")
-            body |= {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
-            return respond(201, body | {"metadata": {}, "status": {"allowed": True}})
-        if request.path == "/apis/authentication.k8s.io/v1/selfsubjectreviews" and request.method == "POST":
-            user = {"username": "localkube-admin", "groups": ["system:masters", "system:authenticated"]}
-            body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {}}
-            return respond(201, body | {"status": {"userInfo": user}})
-        return None
+        """The review of one's own access: whoever holds the token may do everything."""
+        if request.path != "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" or request.method != "POST":
+            return None
+        body = await requests.read_object(request, "SelfSubjectAccessReview")
+        body |= {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
+        return respond(201, body | {"metadata": {}, "status": {"allowed": True}})

@@ -254,13 +254,11 @@ class Store:
         uid: str | None = None,
         resource_version: str | None = None,
         grace_period_s: int | None = None,
-        propagation: str | None = None,
-        dry_run: bool = False,
     ) -> Object:
         """Delete, or mark as being deleted: a running pod for its grace period, anything while it has finalizers.
 
-        The node ends a marked pod and calls again with grace_period_s=0. propagation is "Background" (default),
-        "Foreground" or "Orphan". Returns the last state; `peek` tells whether it is gone. Raises ApiError 404, 409.
+        The node ends a marked pod and calls again with grace_period_s=0. Returns the last state; `peek` tells whether
+        it is gone. Raises ApiError 404, 409.
         """
         kind = self.resources[resource]
         stored = self.stored(resource, namespace, name)
@@ -268,15 +266,7 @@ class Store:
         obj: Object = copy(stored)
         metadata = obj["metadata"]
         grace = _grace(kind, stored, grace_period_s)
-        finalizers = [f for f in metadata.get("finalizers", []) if f not in ("orphan", "foregroundDeletion")]
-        finalizers += {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}.get(propagation or "", [])
-        if propagation is None and not metadata.get("deletionTimestamp"):
-            finalizers = metadata.get("finalizers", [])
-        if finalizers:
-            metadata["finalizers"] = finalizers
-        else:
-            metadata.pop("finalizers", None)
-        kept = bool(finalizers) or (resource == "namespaces" and bool(stored.get("spec", {}).get("finalizers")))
+        kept = metadata.get("finalizers") or (resource == "namespaces" and stored.get("spec", {}).get("finalizers"))
         gone = not grace and not kept
         until = datetime.now(UTC) + timedelta(seconds=grace)
         fresh = not metadata.get("deletionTimestamp")
@@ -285,8 +275,6 @@ class Store:
             metadata["deletionGracePeriodSeconds"] = grace
         if fresh and kind.generation:
             metadata["generation"] = metadata.get("generation", 1) + 1
-        if dry_run:
-            return obj
         if gone:
             self._commit("DELETED", resource, obj, stored)
             return copy(obj)  # type: ignore[no-any-return]

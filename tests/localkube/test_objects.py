@@ -122,11 +122,10 @@ def test_no_finalizer_can_be_added_to_what_is_being_deleted(api, ns):
     assert "no new finalizers can be added if the object is being deleted" in answer.message
 
 
-def test_deletecollection_removes_what_the_selector_names_and_nothing_else(api, ns):
-    for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
-        api.post(ns + CONFIG, {"metadata": {"name": name, "labels": {"team": team}}})
-    assert len(api.delete(f"{ns}{CONFIG}?labelSelector=team%3Dx").body["items"]) == 2
-    assert [item["metadata"]["name"] for item in api.get(ns + CONFIG).body["items"]] == ["c"]
+def test_the_deletion_of_a_whole_collection_is_501_and_removes_nothing(api, ns):
+    api.post(ns + CONFIG, config_map())
+    assert api.delete(ns + CONFIG).code == 501
+    assert api.get(f"{ns}{CONFIG}/c").code == 200
 
 
 def test_a_dry_run_answers_the_object_and_stores_nothing(api, ns):
@@ -136,7 +135,7 @@ def test_a_dry_run_answers_the_object_and_stores_nothing(api, ns):
     assert api.get(f"{ns}{CONFIG}/c").code == 404
     api.post(ns + CONFIG, config_map(a="1"))
     api.patch(f"{ns}{CONFIG}/c?dryRun=All", {"data": {"a": "2"}})
-    api.delete(f"{ns}{CONFIG}/c?dryRun=All")
+    assert api.delete(f"{ns}{CONFIG}/c?dryRun=All").code == 501
     assert api.get(f"{ns}{CONFIG}/c").body["data"] == {"a": "1"}
 
 
@@ -165,17 +164,43 @@ def test_an_immutable_secret_refuses_other_data(api, ns):
 
 
 @pytest.mark.parametrize(
-    ("mode", "code"),
-    [("Strict", 400), ("Warn", 201), ("Ignore", 201)],
+    ("path", "change", "field"),
+    [
+        (CONFIG, {"foo": 1}, "foo"),
+        (CONFIG, {"metadata": {"name": "c", "foo": 1}}, "metadata.foo"),
+        ("/services", {"kind": "Service", "data": None, "spec": {"externalIPs": []}}, "spec.externalIPs"),
+    ],
 )
-def test_unknown_fields_are_refused_warned_about_or_dropped(api, ns, mode, code):
-    answer = api.post(f"{ns}{CONFIG}?fieldValidation={mode}", config_map() | {"foo": 1})
-    assert answer.code == code
-    if mode == "Strict":
-        assert answer.message.endswith('strict decoding error: unknown field "foo"')
-    else:
-        assert "foo" not in answer.body
-        assert answer.warnings == (['299 - "unknown field \\"foo\\""'] if mode == "Warn" else [])
+def test_a_field_that_a_kind_does_not_have_here_is_501_and_stores_nothing(api, ns, path, change, field):
+    answer = api.post(ns + path, config_map() | change)
+    assert (answer.code, answer.message.partition(" of a ")[0]) == (
+        501,
+        f"localkube does not implement the field {field}",
+    )
+    assert api.get(f"{ns}{path}/c").code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "what"),
+    [
+        ("/resourcequotas", {"spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}}, "spec.scopes"),
+        (
+            "/limitranges",
+            {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
+            "limits but those of containers",
+        ),
+        ("/services", {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}, "services of type NodePort"),
+    ],
+)
+def test_what_would_only_be_stored_is_501(api, ns, path, body, what):
+    answer = api.post(ns + path, {"metadata": {"name": "x"}} | body)
+    assert (answer.code, what in answer.message) == (501, True)
+
+
+@pytest.mark.parametrize("subresource", ["attach", "binding", "eviction"])
+def test_subresources_that_nobody_needs_are_501(api, ns, subresource):
+    api.post(ns + "/pods", pod())
+    assert api.post(f"{ns}/pods/p/{subresource}", {}).code == 501
 
 
 def test_what_the_node_only_stores_warns_and_what_it_cannot_do_is_501(api, ns):
@@ -212,3 +237,4 @@ def test_kinds_wrong_methods_and_bodies_are_refused(api, ns):
     assert api.post(ns + CONFIG, config_map() | {"metadata": {"name": "c", "namespace": "other"}}).code == 400
     assert api.get("/api/v1/foos").code == 404
     assert api.get("/api/v1/pods", Accept="application/vnd.kubernetes.protobuf").code == 406
+    assert api.get("/api/v1/pods", Accept="application/json;as=Table;v=v1;g=meta.k8s.io").code == 406

@@ -128,16 +128,6 @@ def test_count_keys_count_objects_of_any_kind(api, ns):
     assert "exceeded quota: q, requested: configmaps=1" in api.post(ns + "/configmaps", config_map("d")).message
 
 
-def test_a_scoped_quota_counts_only_the_pods_of_its_priority(api, ns):
-    api.post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "urgent"}, "value": 100})
-    term = {"scopeName": "PriorityClass", "operator": "In", "values": ["urgent"]}
-    spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [term]}}
-    api.post(ns + "/resourcequotas", {"metadata": {"name": "q"}, "spec": spec})
-    assert api.post(ns + "/pods", pod("a")).code == 201
-    assert "exceeded quota" in api.post(ns + "/pods", pod("b", spec={"priorityClassName": "urgent"})).message
-    assert used(api, ns) == {"pods": "0"}
-
-
 def test_a_quota_made_after_its_objects_counts_them(api, ns):
     api.post(ns + "/pods", pod(resources=asks("500m")))
     quota(api, ns, pods="5", requests_cpu="2")

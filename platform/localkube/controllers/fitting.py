@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from localkube import pods
 from localkube.quantity import ZERO, Quantity, parse
-from localkube.selectors import Requirement
 from localkube.status import Object
 
 _ONE = Quantity(10**9)
@@ -63,29 +62,9 @@ def untolerated(pod: Object, node: Object, effects: tuple[str, ...]) -> Object |
     return None
 
 
-def _term_matches(term: Object, node: Object) -> bool:
+def _selects(spec: Object, node: Object) -> bool:
     labels = node["metadata"].get("labels") or {}
-    names = {"metadata.name": node["metadata"]["name"]}
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    return all(_requirement(e).matches(labels) for e in expressions) and all(
-        _requirement(f).matches(names) for f in fields
-    )
-
-
-def _requirement(expression: Object) -> Requirement:
-    return Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
-
-
-def selects(spec: Object, node: Object) -> bool:
-    """Whether nodeSelector and the required node affinity of a pod's spec (or a volume's) allow a node."""
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
-        return False
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    return not required or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
+    return all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
 
 
 def reasons(pod: Object, room: NodeRoom, requests: pods.Amounts) -> list[str]:
@@ -95,7 +74,7 @@ def reasons(pod: Object, room: NodeRoom, requests: pods.Amounts) -> list[str]:
         return ["node(s) were unschedulable"]
     if untolerated(pod, node, ("NoSchedule", "NoExecute")):
         return ["node(s) had untolerated taint(s)"]
-    if not selects(pod["spec"], node):
+    if not _selects(pod["spec"], node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     allocatable = node.get("status", {}).get("allocatable") or {}
     short = []

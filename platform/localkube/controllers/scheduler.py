@@ -8,9 +8,8 @@ from typing import Final
 from localkube import events, pods
 from localkube.controllers import fitting
 from localkube.controllers.base import Controller
-from localkube.handlers import bind
 from localkube.status import Object
-from localkube.store import now
+from localkube.store import copy, now
 
 _NAME: Final = "default-scheduler"
 _RETRY: Final = "retry"
@@ -100,9 +99,15 @@ class Scheduler(Controller):
         best = max(fits, key=lambda room: (room.free_share(), room.name))
         best.take(requests)
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        bind(self.store, namespace, name, best.name)
+        self._bind(pod, best.name)
         text = f"Successfully assigned {namespace}/{name} to {best.name}"
         self._record(pod, "Normal", "Scheduled", text)
+
+    def _bind(self, pod: Object, node: str) -> None:
+        bound = copy(self.store.stored("pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+        bound["spec"]["nodeName"] = node
+        pods.set_condition(bound, "PodScheduled", "True", at=now())
+        self.store.replace(self.store.resources["pods"], pod, bound)
 
     def _volume_problem(self, pod: Object) -> str | None:
         for volume in pod["spec"].get("volumes") or ():
@@ -136,5 +141,4 @@ def _waits(pod: Object) -> bool:
         and not pods.ended(pod)
         and not pod["metadata"].get("deletionTimestamp")
         and pod["spec"].get("schedulerName", _NAME) == _NAME
-        and not pod["spec"].get("schedulingGates")
     )

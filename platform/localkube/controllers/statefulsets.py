@@ -73,10 +73,10 @@ class StatefulSetController(Controller):
 
     def _scale(self, stateful_set: Object, owned: dict[int, Object]) -> None:
         spec = stateful_set["spec"]
-        first = (spec.get("ordinals") or {}).get("start", 0)
-        wanted = range(first, first + spec.get("replicas", 1))
+        wanted = range(spec["replicas"])
         ordered = spec.get("podManagementPolicy") != "Parallel"
         revision = revision_of(stateful_set)
+        surplus = sorted((ordinal for ordinal in owned if ordinal not in wanted), reverse=True)
         for ordinal in wanted:
             pod = owned.get(ordinal)
             if pod and pods.ended(pod):
@@ -89,20 +89,9 @@ class StatefulSetController(Controller):
                     return
             elif ordered and (not pods.is_ready(pod) or pod["metadata"].get("deletionTimestamp")):
                 break
-        else:
-            surplus = sorted((o for o in owned if o not in wanted), reverse=True)
-            for ordinal in surplus:
-                self._delete(stateful_set, owned[ordinal])
-                if ordered:
-                    return
-            if not surplus:
-                self._roll(stateful_set, owned, wanted, revision)
-            return
-        # Not all are ready: only shrinking and replacing a pod of an old template may go on.
-        surplus = sorted((o for o in owned if o not in wanted), reverse=True)
-        if surplus:
-            self._delete(stateful_set, owned[surplus[0]])
-        else:
+        for ordinal in surplus[:1] if ordered else surplus:
+            self._delete(stateful_set, owned[ordinal])
+        if not surplus and spec["updateStrategy"]["type"] != "OnDelete":
             self._roll(stateful_set, owned, wanted, revision)
 
     def _roll(self, stateful_set: Object, owned: dict[int, Object], wanted: range, revision: str) -> None:
@@ -110,19 +99,14 @@ class StatefulSetController(Controller):
 
         Unlike the real controller this replaces a pod that never became ready too, so a broken template can be mended.
         """
-        strategy = stateful_set["spec"].get("updateStrategy") or {}
-        if strategy.get("type") == "OnDelete":
-            return
-        least = wanted.start + ((strategy.get("rollingUpdate") or {}).get("partition") or 0)
         for ordinal in reversed(wanted):
             pod = owned.get(ordinal)
             if pod is None or pod["metadata"].get("deletionTimestamp"):
                 return
             current = (pod["metadata"].get("labels") or {}).get(_REVISION) == revision
-            if not current and ordinal >= least:
+            if not current:
                 self._delete(stateful_set, pod)
-                return
-            if current and not pods.is_ready(pod):
+            if not current or not pods.is_ready(pod):
                 return
 
     def _create(self, stateful_set: Object, ordinal: int, revision: str) -> None:
@@ -130,7 +114,6 @@ class StatefulSetController(Controller):
         name = f"{metadata['name']}-{ordinal}"
         pod = self._pod(stateful_set, ordinal, name, revision)
         try:
-            self._claims(stateful_set, ordinal)
             self.registry.create(self.store.resources["pods"], metadata["namespace"], pod)
         except ApiError as error:
             if error.code == 409:
@@ -155,11 +138,6 @@ class StatefulSetController(Controller):
         pod_spec["hostname"] = name
         if spec.get("serviceName"):
             pod_spec["subdomain"] = spec["serviceName"]
-        claims = {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates") or ()}
-        kept = [volume for volume in pod_spec.get("volumes") or () if volume["name"] not in claims]
-        made = [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in sorted(claims)]
-        if kept or made:
-            pod_spec["volumes"] = kept + made
         return {
             "metadata": {
                 "name": name,
@@ -171,18 +149,6 @@ class StatefulSetController(Controller):
             },
             "spec": pod_spec,
         }
-
-    def _claims(self, stateful_set: Object, ordinal: int) -> None:
-        metadata = stateful_set["metadata"]
-        for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
-            name = f"{template['metadata']['name']}-{metadata['name']}-{ordinal}"
-            if self.store.peek("persistentvolumeclaims", metadata["namespace"], name) is not None:
-                continue
-            labels = (template["metadata"].get("labels") or {}) | (
-                (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
-            )
-            claim = {"metadata": {"name": name, "labels": labels}, "spec": copy(template["spec"])}
-            self.registry.create(self.store.resources["persistentvolumeclaims"], metadata["namespace"], claim)
 
     def _delete(self, stateful_set: Object, pod: Object) -> None:
         metadata = pod["metadata"]
@@ -199,27 +165,20 @@ class StatefulSetController(Controller):
         if current is None:
             return
         alive = [p for p in self._pods(current).values() if not pods.ended(p)]
-        revision = revision_of(current)
-        updated = [p for p in alive if (p["metadata"].get("labels") or {}).get(_REVISION) == revision]
-        ready = [p for p in alive if pods.is_ready(p)]
-        old = current.get("status", {})
-        done = len(updated) == len(alive)
-        base = revision if done or not old.get("currentRevision") else old["currentRevision"]
-        at_base = [p for p in alive if (p["metadata"].get("labels") or {}).get(_REVISION) == base]
+        revision, old = revision_of(current), current.get("status", {})
+        ready = sum(1 for p in alive if pods.is_ready(p))
+        updated = _count(alive, revision)
+        base = revision if updated == len(alive) else old.get("currentRevision") or revision
+        counts = {"readyReplicas": ready, "currentReplicas": _count(alive, base), "updatedReplicas": updated}
         status: Object = {
             "observedGeneration": current["metadata"]["generation"],
             "replicas": len(alive),
-            "readyReplicas": len(ready),
-            "availableReplicas": len(ready),
-            "currentReplicas": len(at_base),
-            "updatedReplicas": len(updated),
+            "availableReplicas": ready,
             "currentRevision": base,
             "updateRevision": revision,
             "collisionCount": 0,
+            **{name: count for name, count in counts.items() if count},
         }
-        for name in ("readyReplicas", "currentReplicas", "updatedReplicas"):
-            if not status[name]:
-                del status[name]
         if old != status:
             changed = copy(current)
             changed["status"] = status
@@ -227,3 +186,7 @@ class StatefulSetController(Controller):
 
     def _record(self, stateful_set: Object, reason: str, text: str, *, type_: str = "Normal") -> None:
         events.record(self.store, stateful_set, reason=reason, message=text, component=_COMPONENT, type_=type_)
+
+
+def _count(alive: list[Object], revision: str) -> int:
+    return sum(1 for pod in alive if (pod["metadata"].get("labels") or {}).get(_REVISION) == revision)

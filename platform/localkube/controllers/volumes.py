@@ -38,11 +38,6 @@ class VolumeController(Controller):
         return key_of(event_type, claim)
 
     def _on_volume(self, _event_type: str, volume: Object) -> Hashable | None:
-        ref = volume["spec"].get("claimRef")
-        if ref:
-            self.enqueue((ref.get("namespace", ""), ref.get("name", "")))
-        else:
-            self._on_class("", volume)
         return "", volume["metadata"]["name"]
 
     def _on_pod(self, event_type: str, pod: Object) -> None:
@@ -85,51 +80,27 @@ class VolumeController(Controller):
         self.store.update("persistentvolumeclaims", changed)
 
     def _bind(self, claim: Object) -> None:
-        spec = claim["spec"]
-        class_name = spec.get("storageClassName")
-        volume = self._existing(claim)
-        if volume is None and not class_name:
+        class_name = claim["spec"].get("storageClassName")
+        if not class_name:
             text = "no persistent volumes available for this claim and no storage class is set"
             self._record(claim, "FailedBinding", text)
             return
-        if volume is None:
-            storage_class = self.store.peek("storageclasses", None, class_name)
-            if storage_class is None:
-                text = f'storageclass.storage.k8s.io "{class_name}" not found'
-                self._record(claim, "ProvisioningFailed", text, type_="Warning")
-                return
-            if storage_class.get("provisioner") != PROVISIONER:
-                provisioner = storage_class.get("provisioner")
-                text = (
-                    f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or "
-                    "manually by the system administrator. If volume creation is delayed, please verify that the "
-                    "provisioner is running and correctly registered."
-                )
-                self._record(claim, "ExternalProvisioning", text)
-                return
-            volume = self._provision(claim, storage_class)
-        self._mark_bound(claim, volume)
-
-    def _existing(self, claim: Object) -> Object | None:
-        """A volume that names this claim, or a free one of its class that is large enough."""
-        metadata, spec = claim["metadata"], claim["spec"]
-        wanted = parse(spec["resources"]["requests"]["storage"])
-        free = []
-        for volume in self.store.iterate("persistentvolumes"):
-            ref = volume["spec"].get("claimRef") or {}
-            if ref and (ref.get("namespace"), ref.get("name")) == (metadata["namespace"], metadata["name"]):
-                if ref.get("uid") in (None, metadata["uid"]):
-                    return volume
-                continue
-            named = spec.get("volumeName")
-            if ref or (named and named != volume["metadata"]["name"]):
-                continue
-            same_class = (volume["spec"].get("storageClassName") or "") == (spec.get("storageClassName") or "")
-            capacity = parse(volume["spec"].get("capacity", {}).get("storage", "0"))
-            modes = set(volume["spec"].get("accessModes") or ())
-            if same_class and capacity >= wanted and modes >= set(spec["accessModes"]):
-                free.append((capacity, volume["metadata"]["name"], volume))
-        return min(free, key=lambda entry: entry[:2])[2] if free else None
+        storage_class = self.store.peek("storageclasses", None, class_name)
+        if storage_class is None:
+            text = f'storageclass.storage.k8s.io "{class_name}" not found'
+            self._record(claim, "ProvisioningFailed", text, type_="Warning")
+            return
+        if storage_class.get("provisioner") != PROVISIONER:
+            text = (
+                "Waiting for a volume to be created either by the external provisioner "
+                f"'{storage_class.get('provisioner')}' or manually by the system administrator. If volume creation is "
+                "delayed, please verify that the provisioner is running and correctly registered."
+            )
+            self._record(claim, "ExternalProvisioning", text)
+            return
+        # A localkube that was killed between the two has left the volume.
+        made = self.store.peek("persistentvolumes", None, f"pvc-{claim['metadata']['uid']}")
+        self._mark_bound(claim, made or self._provision(claim, storage_class))
 
     def _provision(self, claim: Object, storage_class: Object) -> Object:
         metadata = claim["metadata"]
@@ -156,11 +127,7 @@ class VolumeController(Controller):
         return created
 
     def _mark_bound(self, claim: Object, volume: Object) -> None:
-        changed_volume = copy(volume)
-        changed_volume["spec"]["claimRef"] = reference(claim)
-        stored = self.store.update("persistentvolumes", changed_volume)
-        stored["status"] = {"phase": "Bound"}
-        self.store.update("persistentvolumes", stored, subresource="status")
+        self.store.update("persistentvolumes", copy(volume) | {"status": {"phase": "Bound"}}, subresource="status")
         changed = copy(claim)
         changed["spec"]["volumeName"] = volume["metadata"]["name"]
         annotations = changed["metadata"].setdefault("annotations", {})
@@ -192,34 +159,24 @@ class VolumeController(Controller):
         self._record(claim, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume")
 
     def _reconcile_volume(self, name: str) -> None:
+        """A volume goes with its claim, and not before it."""
         volume = self.store.peek("persistentvolumes", None, name)
         if volume is None:
             return
-        ref = volume["spec"].get("claimRef")
-        claim = self.store.peek("persistentvolumeclaims", ref["namespace"], ref["name"]) if ref else None
-        held = claim is not None and ref is not None and ref.get("uid") in (None, claim["metadata"]["uid"])
-        if held:
+        ref = volume["spec"]["claimRef"]
+        claim = self.store.peek("persistentvolumeclaims", ref["namespace"], ref["name"])
+        if claim is not None and claim["metadata"]["uid"] == ref["uid"]:
             return
-        if volume["metadata"].get("deletionTimestamp"):
-            self._unprotect(volume)
-        elif ref and ref.get("uid"):
-            if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-                self.store.delete("persistentvolumes", None, name)
-                self._unprotect(volume)
-            elif volume.get("status", {}).get("phase") != "Released":
-                changed = copy(volume)
-                changed["status"] = {"phase": "Released"}
-                self.store.update("persistentvolumes", changed, subresource="status")
-
-    def _unprotect(self, volume: Object) -> None:
-        current = self.store.peek("persistentvolumes", None, volume["metadata"]["name"])
-        if current is None:
-            return
-        changed = copy(current)
-        changed["metadata"]["finalizers"] = [
-            f for f in changed["metadata"].get("finalizers") or () if f != "kubernetes.io/pv-protection"
-        ]
-        self.store.update("persistentvolumes", changed)
+        if volume["spec"].get("persistentVolumeReclaimPolicy") != "Delete":
+            changed = copy(volume) | {"status": {"phase": "Released"}}
+            self.store.update("persistentvolumes", changed, subresource="status")
+            if not volume["metadata"].get("deletionTimestamp"):
+                return
+        freed = copy(volume)
+        freed["metadata"] |= {"finalizers": []}
+        freed["metadata"].pop("resourceVersion")
+        if self.store.update("persistentvolumes", freed)["metadata"].get("deletionTimestamp") is None:
+            self.store.delete("persistentvolumes", None, name)
 
     def _record(self, claim: Object, reason: str, text: str, *, type_: str = "Normal") -> None:
         events.record(self.store, claim, reason=reason, message=text, component=_COMPONENT, type_=type_)
