@@ -14,9 +14,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import close_old_connections
 from django.utils import timezone
 
 from apps.clusters import access
@@ -56,12 +54,7 @@ async def loop(stop: asyncio.Event) -> None:
     """The control loop: often enough that an orphan goes soon after its grace."""
     pause_s = min(LONGEST_PAUSE_S, max(1.0, settings.PORTAL_ORPHAN_GRACE_S / 2))
     while not await control.sleep(stop, pause_s):
-        await sync_to_async(_round, thread_sensitive=False)()
-
-
-def _round() -> None:
-    close_old_connections()
-    reap_all()
+        await control.in_thread(reap_all)
 
 
 def reap_all() -> None:
@@ -126,7 +119,7 @@ def _record(cluster: Cluster, label: str, raw: Raw) -> Orphan:
 def _remove(connection: client.Cluster, row: Orphan) -> bool:
     """Delete the very object that was recorded; one of the same name made since then stays."""
     try:
-        connection.delete(row.kind, row.namespace, row.name, uid=row.uid)
+        connection.delete(row.kind, row.namespace or None, row.name, uid=row.uid)
     except (NotFound, Conflict):
         return False
     log.warning("%s belonged to no %s and was removed", row, row.row_kind)

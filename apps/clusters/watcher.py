@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections
 
 from apps.clusters import access, capacity, contact, watching
@@ -25,7 +24,7 @@ from apps.clusters.capacity import Capacity
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
-from apps.core import wake
+from apps.core import control, wake
 from kubekit import names
 from kubekit.credentials import Credentials
 from kubekit.errors import KubeError
@@ -49,7 +48,7 @@ async def run(stop: asyncio.Event) -> None:
     running: dict[UUID, tuple[str, asyncio.Task[None]]] = {}
     try:
         while not stop.is_set():
-            wanted = await sync_to_async(_clusters, thread_sensitive=False)()
+            wanted = await control.in_thread(_clusters)
             for pk in [pk for pk, (mark, _task) in running.items() if wanted.get(pk, ("", None))[0] != mark]:
                 await _cancel(running.pop(pk)[1])
             for pk, (mark, credentials) in wanted.items():
@@ -63,7 +62,6 @@ async def run(stop: asyncio.Event) -> None:
 
 
 def _clusters() -> dict[UUID, tuple[str, Credentials]]:
-    close_old_connections()
     install_id()
     found: dict[UUID, tuple[str, Credentials]] = {}
     for row in Cluster.objects.as_system().exclude(state=ClusterState.REMOVED):
@@ -251,11 +249,12 @@ class Watcher:
 
 
 def _guarded(work: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    close_old_connections()
     try:
         work(*args)
     except Exception:  # one handler's fault must not stop the watch; the sweep makes good what it missed
         log.exception("%s.%s failed", work.__module__, getattr(work, "__qualname__", work))
+    finally:
+        close_old_connections()
 
 
 def _labels(raw: Raw) -> Mapping[str, str]:

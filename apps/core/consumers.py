@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib.auth import get_user_model
 
-from apps.core import actors, live
+from apps.core import actors, control, live
 
 RECHECK_S = 30.0
 
@@ -42,7 +41,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self._join()
 
     async def _join(self) -> None:
-        wanted = await sync_to_async(_groups, thread_sensitive=False)(self.user_pk)
+        wanted = await control.in_thread(_groups, self.user_pk)
         if wanted is None:
             await self.close(code=4401)
             return
@@ -58,6 +57,5 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
 
 def _groups(user_pk: Any) -> set[str] | None:
-
     user = get_user_model()._base_manager.filter(pk=user_pk, is_active=True).first()
     return None if user is None else live.groups_for(actors.from_user(user))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from apps.core import claims, crashpoints, wake
 from apps.core.models import OutboxMessage
-from apps.core.reconciling import FULL_BATCH
+from apps.core.reconciling import Swept
 
 log = logging.getLogger(__name__)
 
@@ -103,14 +103,4 @@ def _own(message: OutboxMessage) -> QuerySet[OutboxMessage]:
     return OutboxMessage.objects.as_system().filter(pk=message.pk, attempts=message.attempts, delivered_at__isnull=True)
 
 
-def sweep(*, limit: int = 200) -> datetime | None:
-    """Hint every due message; answers when the next one will be due, and soon when there may be more behind a batch."""
-    now = timezone.now()
-    messages = OutboxMessage.objects.as_system().filter(due_at__isnull=False).order_by("due_at")
-    found = list(messages.values_list("pk", "due_at")[:limit])
-    for pk, due_at in found:
-        if due_at is not None and due_at > now:
-            soonest: datetime = due_at
-            return soonest
-        send_hint(pk)
-    return now + FULL_BATCH if len(found) >= limit else None
+SWEPT = Swept(kind="outbox message", model=OutboxMessage, hint=send_hint)

@@ -16,7 +16,7 @@ from uuid import UUID
 from celery import current_app
 from celery.exceptions import CeleryError
 from django.db import transaction
-from django.db.models import Value
+from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from kombu.exceptions import OperationalError
@@ -46,7 +46,17 @@ class Reconciler:
     lease: timedelta = claims.LEASE
 
 
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """Rows that nobody reconciles and that are due at times all the same; ``hint`` tells a worker of one."""
+
+    kind: str
+    model: Any
+    hint: Callable[[UUID], None]
+
+
 _registry: dict[str, Reconciler] = {}
+_swept: dict[str, Swept] = {}
 
 
 def register(reconciler: Reconciler) -> None:
@@ -54,6 +64,11 @@ def register(reconciler: Reconciler) -> None:
     if reconciler.kind in _registry:
         raise ValueError(f"the kind {reconciler.kind!r} has a reconciler already")
     _registry[reconciler.kind] = reconciler
+
+
+def sweep_also(swept: Swept) -> None:
+    """Have the sweep look at these rows too, in its one statement. Their model has ``due_at``."""
+    _swept[swept.kind] = swept
 
 
 def look_now(row: Any) -> dict[str, Any]:
@@ -124,22 +139,25 @@ def _retry_at(reconciler: Reconciler, pk: UUID) -> datetime:
 
 
 def due_soonest(*, limit: int = 500) -> list[tuple[str, UUID, datetime]]:
-    """The rows with the earliest ``due_at`` over all kinds, past or future, in one statement.
+    """The rows with the earliest ``due_at``, past or future, up to ``limit`` of each kind, in one statement.
 
-    Rows that a worker holds count from the end of their lease, so that a dead worker's row comes back.
+    No kind waits behind another one's backlog. Rows that a worker holds count from the end of their lease, so that a
+    dead worker's row comes back.
     """
     parts = [
-        reconciler.model.objects.as_system()
-        .filter(due_at__isnull=False)
-        .annotate(row_kind=Value(kind), when=Greatest("due_at", Coalesce("claimed_until", "due_at")))
-        .order_by("when")
-        .values_list("row_kind", "pk", "when")[:limit]
+        _due_of(kind, reconciler.model, limit, Greatest("due_at", Coalesce("claimed_until", "due_at")))
         for kind, reconciler in _registry.items()
     ]
+    parts += [_due_of(kind, swept.model, limit, F("due_at")) for kind, swept in _swept.items()]
     if not parts:
         return []
     found = parts[0].union(*parts[1:], all=True).order_by("when") if len(parts) > 1 else parts[0]
-    return list(found[:limit])
+    return list(found)
+
+
+def _due_of(kind: str, model: Any, limit: int, when: Any) -> Any:
+    rows = model.objects.as_system().filter(due_at__isnull=False).annotate(row_kind=Value(kind), when=when)
+    return rows.order_by("when").values_list("row_kind", "pk", "when")[:limit]
 
 
 def sweep(*, limit: int = 500) -> datetime | None:
@@ -152,5 +170,8 @@ def sweep(*, limit: int = 500) -> datetime | None:
     for kind, pk, when in found:
         if when > now:
             return when
-        send_hint(kind, pk)
+        if kind in _swept:
+            _swept[kind].hint(pk)
+        else:
+            send_hint(kind, pk)
     return now + FULL_BATCH if len(found) >= limit else None

@@ -44,8 +44,10 @@ class Alarms:
     async def listen(self, stop: asyncio.Event) -> None:
         """Keep the connection until ``stop``; the control process runs this as a loop of its own."""
         params = connection.get_connection_params()
-        wanted = ("host", "port", "user", "password", "dbname", "sslmode", "options")
-        settings = {key: params[key] for key in wanted if params.get(key)}
+        wanted = {"host", "port", "user", "password", "dbname", "sslmode", "options"}
+        settings = {
+            key: params[key] for key in params if params[key] and (key in wanted or key.startswith("keepalives"))
+        }
         async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as link:
             for channel in self._events:
                 await link.execute(f"LISTEN {channel}")

@@ -103,11 +103,16 @@ _timeouts_ms = {
     "lock_timeout": 5_000,
     "idle_in_transaction_session_timeout": 60_000,
 }
+# Indexes are read from memory or a solid-state disk: the server's default price of a page would have it read whole
+# tables to find a few thousand rows. The time zone is set here because Django would need a statement for it.
+_server_settings = {"random_page_cost": 1.1, "timezone": "UTC"}
 _database_options: dict[str, Any] = {
-    # Indexes are read from memory or a solid-state disk: the server's default price of a page would have it read
-    # whole tables to find a few thousand rows.
-    "options": " ".join(f"-c {name}={value}" for name, value in {**_timeouts_ms, "random_page_cost": 1.1}.items()),
+    "options": " ".join(f"-c {name}={value}" for name, value in {**_timeouts_ms, **_server_settings}.items()),
     "connect_timeout": 5,
+    # A firewall that forgets an idle connection says nothing: the kernel asks, and gives up after a minute.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
     "application_name": "mlportal",
     # Under ASGI each request has a thread of its own, so connections that last are kept in a pool per process.
     "pool": {"min_size": 0, "max_size": 12, "timeout": 10, "max_idle": 60, "num_workers": 1},
@@ -116,13 +121,13 @@ if _database.sslmode:
     _database_options["sslmode"] = _database.sslmode
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "mlportal.database",
         "NAME": _database.name,
         "USER": _database.user,
         "PASSWORD": _database.password,
         "HOST": _database.host,
         "PORT": _database.port,
-        "CONN_HEALTH_CHECKS": True,
+        "CONN_HEALTH_CHECKS": False,  # the backend looks for itself
         "OPTIONS": _database_options,
     }
 }

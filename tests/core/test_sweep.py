@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -22,14 +24,14 @@ def test_behind_a_full_batch_of_messages_the_sweep_comes_back_at_once(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hinted: list[object] = []
-    monkeypatch.setattr(outbox, "send_hint", hinted.append)
+    monkeypatch.setattr(reconciling, "_swept", {outbox.SWEPT.kind: replace(outbox.SWEPT, hint=hinted.append)})
     messages(3)
     messages(1, in_s=50)
-    back = outbox.sweep(limit=2)
+    back = reconciling.sweep(limit=2)
     assert len(hinted) == 2
     assert back is not None
     assert back <= timezone.now() + timedelta(seconds=1)
-    rest = outbox.sweep(limit=10)
+    rest = reconciling.sweep(limit=10)
     assert rest is not None
     assert rest > timezone.now() + timedelta(seconds=40)
 
@@ -45,3 +47,13 @@ def test_behind_a_full_batch_of_rows_the_sweep_comes_back_at_once(
     assert back is not None
     assert back <= timezone.now() + timedelta(seconds=1)
     assert reconciling.sweep(limit=10) is None
+
+
+def test_rows_and_messages_are_looked_for_in_one_statement_and_neither_waits_behind_the_other(
+    volume: Volume, hints: list[Any], django_assert_num_queries: Any
+) -> None:
+    messages(3)
+    Volume.objects.as_system().update(due_at=timezone.now())
+    with django_assert_num_queries(1):
+        reconciling.sweep(limit=2)
+    assert sorted(hint.task for hint in hints) == ["core.deliver", "core.deliver", "core.reconcile"]
