@@ -9,3 +9,9 @@ class CatalogConfig(AppConfig):
     name = "apps.catalog"
     label = "catalog"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """The image with which clusters are tried out."""
+        from apps.catalog import wiring
+
+        wiring.register()

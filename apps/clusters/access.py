@@ -17,6 +17,7 @@ from apps.core import egress
 from apps.core.errors import Conflict
 from apps.core.secret import Undecryptable
 from kubekit import client, incluster
+from kubekit.checkup import facts
 from kubekit.credentials import Credentials
 from kubekit.errors import CredentialError, Unauthorized, Unreachable
 
@@ -41,6 +42,18 @@ class AddressRefused(Unreachable):
 
     It did not when the cluster was registered: whoever owns the name changed it since.
     """
+
+
+class TooOld(Unreachable):
+    """The cluster runs a Kubernetes that the portal does not work with, so nothing is written to it."""
+
+    retryable = False
+
+
+def require_new_enough(git_version: str) -> None:
+    """Raise `TooOld` for a version such as ``v1.28.3``; one that is not known (yet) passes."""
+    if facts.too_old(facts.parse_version(git_version)):
+        raise TooOld(f"{git_version} is older than 1.{facts.OLDEST_MINOR}")
 
 
 def pack(credentials: Credentials) -> str:
@@ -102,11 +115,14 @@ def is_own(cluster: Cluster) -> bool:
         return False
 
 
-def connect(cluster: Cluster) -> client.Cluster:
+def connect(cluster: Cluster, *, any_version: bool = False) -> client.Cluster:
     """The client of this cluster, shared by all threads of the process; a new one after its credentials changed.
 
-    Raises `CredentialsUnusable`, `AddressRefused`, and `Conflict` for a cluster that was removed.
+    Raises `CredentialsUnusable`, `AddressRefused`, `TooOld` unless ``any_version`` will do, and `Conflict` for a
+    cluster that was removed.
     """
+    if not any_version:
+        require_new_enough(cluster.version)
     credentials = credentials_of(cluster)
     mark = hashlib.sha256(pack(credentials).encode()).hexdigest()
     with _lock:

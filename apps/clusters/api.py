@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.clusters import checks, selectors, services
-from apps.clusters.models import Cluster
+from apps.clusters import check_words, checks, selectors, services
+from apps.clusters.models import Cluster, ClusterCheck
 from apps.core.api import PortalViewSet, StatefulItem
+from apps.core.errors import NotFound
 
 ADMIN_FIELDS = ("server", "ingress_class", "ingress_namespaces", "storage_class", "exposure", "user_namespaces")
 
@@ -72,13 +74,30 @@ class CredentialsForm(serializers.Serializer[Any]):
     kube_context = serializers.CharField(required=False, max_length=253)
 
 
-class FindingItem(serializers.Serializer[Any]):
-    """A line of the check."""
+class CheckLineItem(serializers.Serializer[Any]):
+    """A line of a check: ``command`` mends what is missing, ``evidence`` is the cluster's own words."""
 
     what = serializers.CharField()
-    result = serializers.ChoiceField(choices=["good", "missing", "note"])
+    result = serializers.ChoiceField(choices=["good", "missing", "note", "unknown"])
+    code = serializers.CharField()
     detail = serializers.CharField()
     fix = serializers.CharField()
+    command = serializers.CharField()
+    evidence = serializers.ListField(child=serializers.CharField())
+
+
+class CheckItem(serializers.Serializer[Any]):
+    """The latest check of a cluster; while it runs its lines come one by one."""
+
+    state = serializers.CharField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    finished_at = serializers.DateTimeField(allow_null=True)
+    lines = serializers.SerializerMethodField()
+
+    @extend_schema_field(CheckLineItem(many=True))
+    def get_lines(self, row: ClusterCheck) -> list[dict[str, Any]]:
+        """In the reader's language."""
+        return list(CheckLineItem(check_words.all_shown(row.lines), many=True).data)
 
 
 class ClusterViewSet(PortalViewSet):
@@ -126,9 +145,19 @@ class ClusterViewSet(PortalViewSet):
         services.replace_credentials(actor=self.actor, cluster=cluster, context=context, **data)
         return self.answer(cluster)
 
-    @extend_schema(responses=FindingItem(many=True))
+    @extend_schema(responses=CheckItem)
     @action(detail=True, methods=["get"])
     def check(self, request: Request, pk: str) -> Response:
-        """Ask the cluster what is there and what is missing."""
+        """The latest check, with its age."""
         services.require_admin(self.actor)
-        return Response(FindingItem(checks.check(self.find(pk)), many=True).data)
+        row = checks.of(self.find(pk))
+        if row is None:
+            raise NotFound(_("This cluster was never checked."), next=_("Ask for a check with POST."))
+        return Response(CheckItem(row).data)
+
+    @extend_schema(request=None, responses={202: CheckItem})
+    @check.mapping.post
+    def ask_check(self, request: Request, pk: str) -> Response:
+        """Ask for a check; a worker carries it out."""
+        row = services.check(actor=self.actor, cluster=self.find(pk))
+        return Response(CheckItem(row).data, status=status.HTTP_202_ACCEPTED)

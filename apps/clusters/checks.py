@@ -1,147 +1,176 @@
-"""What a cluster offers and what the portal's account may do in it, line by line, asked of the cluster itself."""
+"""Checks of clusters: asked for by a person or a script, carried out by a worker, kept with their age.
+
+The row is claimed like any other, so a check whose worker died is taken up again from its beginning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
 
-from django.utils.translation import gettext as _
+from django.utils import timezone
 
-from apps.clusters import access
-from apps.clusters.models import Cluster, Exposure
+from apps.clusters import access, contact
+from apps.clusters.examining import Examination, remove_leftovers
+from apps.clusters.installation import install_id
+from apps.clusters.models import Cluster, ClusterCheck
+from apps.clusters.reaper import Reapable
+from apps.clusters.states import CheckState, ClusterState
+from apps.core import actors, audit, claims, live, reconciling
+from apps.core.actors import Actor
+from apps.core.claims import Claim, ClaimLost
+from apps.core.reconciling import Reconciler
+from apps.core.transitions import transition
 from kubekit import client
-from kubekit.errors import KubeError
-from kubekit.kinds import kind_named
+from kubekit.build import probe
+from kubekit.build.probe import ProbeSpec
+from kubekit.checkup import Line
+from kubekit.errors import KubeError, SpecError
 
-OLDEST_MINOR = 29
-"""Server-side apply with quota texts and the pod fields that kubekit uses are the same from here on."""
-
-Result = Literal["good", "missing", "note"]
-
-NEEDED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Namespace", ("get", "list", "patch", "delete")),
-    ("ResourceQuota", ("get", "list", "patch", "delete")),
-    ("LimitRange", ("get", "patch")),
-    ("NetworkPolicy", ("get", "patch")),
-    ("PersistentVolumeClaim", ("get", "list", "watch", "patch", "delete")),
-    ("StatefulSet", ("get", "list", "watch", "patch", "delete")),
-    ("Service", ("get", "list", "patch", "delete")),
-    ("Ingress", ("get", "list", "patch", "delete")),
-    ("Secret", ("get", "patch", "delete")),
-    ("Pod", ("get", "list", "watch", "create", "patch", "delete")),
-    ("Event", ("list", "watch")),
-    ("Node", ("list", "watch")),
-    ("StorageClass", ("get", "list")),
-)
-SUBRESOURCES = (("Pod", "log", "get"), ("Pod", "exec", "create"), ("Pod", "portforward", "create"))
+ACTOR = actors.system("cluster check")
+KIND = "clustercheck"
+#: A claim older than this is lengthened.
+FRESH_S = claims.LEASE.total_seconds() / 4
+ASK_AGAIN = timedelta(minutes=1)
+_image: list[Callable[[], str]] = []
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One line of the check page: what, whether it is there, and the command that mends it."""
-
-    what: str
-    result: Result
-    detail: str = ""
-    fix: str = ""
-
-    @property
-    def is_command(self) -> bool:
-        """Whether ``fix`` is something to type."""
-        return self.fix.startswith("kubectl ")
+def register_image(finder: Callable[[], str]) -> None:
+    """Say where the reference of an image with Python comes from, for the pods that try things out."""
+    _image[:] = [finder]
 
 
-def check(cluster: Cluster) -> list[Finding]:
-    """Ask the cluster. Never raises for what the cluster answers: not answering is a finding, too."""
-    found: list[Finding] = []
+def of(cluster: Cluster) -> ClusterCheck | None:
+    """The latest check, None when there never was one."""
+    row: ClusterCheck | None = ClusterCheck.objects.as_system().filter(cluster=cluster).first()
+    return row
+
+
+def queue(*, actor: Actor, cluster: Cluster) -> ClusterCheck:
+    """Ask for a check inside the caller's transaction. One that waits or runs is the one that was asked for."""
+    now = timezone.now()
+    rows = ClusterCheck.objects.as_system()
+    row: ClusterCheck | None = rows.select_for_update(of=("self",)).filter(cluster=cluster).first()
+    if row is None:
+        row = ClusterCheck.objects.create(cluster=cluster, state=CheckState.QUEUED, state_since=now, due_at=now)
+        live.announce(row)
+    elif row.state == CheckState.SUCCEEDED:
+        transition(row, CheckState.QUEUED, actor=actor, values=reconciling.look_now(row))
+    audit.record(actor=actor, verb="cluster.check", obj=cluster)
+    reconciling.hint(KIND, row.pk)
+    return row
+
+
+def run(pk: UUID, claim: Claim) -> datetime | None:
+    """The reconciler: one whole check, from its beginning, also when another worker began one and died.
+
+    Permissions that were missing are asked for again and again, so that the cluster's page says when they are there.
+    """
+    row: ClusterCheck = ClusterCheck.objects.as_system().select_related("cluster").get(pk=pk)
+    if row.cluster.state == ClusterState.REMOVED:
+        return None
+    return _ask_again(row, claim) if row.state == CheckState.SUCCEEDED else _whole(row, claim)
+
+
+def _whole(row: ClusterCheck, claim: Claim) -> datetime | None:
+    begun = {"run": uuid4(), "lines": [], "started_at": timezone.now(), "finished_at": None}
+    transition(row, CheckState.RUNNING, actor=ACTOR, claim=claim, values=begun)
+    beat = _Beat(claim)
     try:
-        for line in _lines(cluster, access.connect(cluster)):
-            found.append(line)  # noqa: PERF402 - what was found before a failure is kept
+        server = access.connect(row.cluster, any_version=True)
+        remove_leftovers(server, install=install_id(), alive=_alive_texts)
+        for line in _examination(row, server, beat).lines():
+            _add(row, claim, line)
     except KubeError as error:
-        found.append(Finding(what=_("The cluster answers"), result="missing", detail=error.message))
-    return found
+        _add(row, claim, Line(topic="answer", code="silent", result="missing", evidence=(error.message,)))
+    transition(row, CheckState.SUCCEEDED, actor=ACTOR, claim=claim, values={"finished_at": timezone.now(), "run": None})
+    return _note_permissions(row)
 
 
-def _lines(cluster: Cluster, server: client.Cluster) -> Iterator[Finding]:
-    yield _version(server.version())
-    yield from _permissions(server)
-    yield _classes(
-        _("Storage classes"),
-        list(server.list("StorageClass")),
-        chosen=cluster.storage_class,
-        default="storageclass.kubernetes.io/is-default-class",
-    )
-    if cluster.exposure == Exposure.INGRESS:
-        yield _classes(
-            _("Ingress classes"),
-            list(server.list("IngressClass")),
-            chosen=cluster.ingress_class,
-            default="ingressclass.kubernetes.io/is-default-class",
-        )
-    yield _gpus(list(server.list("Node")))
+def _ask_again(row: ClusterCheck, claim: Claim) -> datetime | None:
+    if not missing_permissions(row):
+        return None
+    try:
+        server = access.connect(row.cluster, any_version=True)
+        asked = [line.as_dict() for line in _examination(row, server, _Beat(claim)).permissions()]
+    except KubeError:
+        return timezone.now() + ASK_AGAIN
+    first = next(place for place, line in enumerate(row.lines) if line["topic"] == "permission")
+    others = [line for line in row.lines if line["topic"] != "permission"]
+    _store(row, claim, [*others[:first], *asked, *others[first:]])
+    return _note_permissions(row)
 
 
-def _version(answer: dict[str, Any]) -> Finding:
-    minor = "".join(char for char in str(answer.get("minor", "")) if char.isdigit())
-    good = minor.isdigit() and int(minor) >= OLDEST_MINOR
-    return Finding(
-        what=_("Kubernetes version"),
-        result="good" if good else "note",
-        detail=str(answer.get("gitVersion", "?")),
-        fix="" if good else _("The portal is tested with 1.%(minor)d and later.") % {"minor": OLDEST_MINOR},
-    )
+def _note_permissions(row: ClusterCheck) -> datetime | None:
+    missing = missing_permissions(row)
+    contact.note_permissions(row.cluster_id, missing=missing)
+    return timezone.now() + ASK_AGAIN if missing else None
 
 
-def _permissions(server: client.Cluster) -> Iterator[Finding]:
-    for kind, verbs in NEEDED:
-        missing = [verb for verb in verbs if not server.access_review(verb=verb, kind=kind)]
-        yield _permission(kind, verbs, missing)
-    for kind, subresource, verb in SUBRESOURCES:
-        allowed = server.access_review(verb=verb, kind=kind, subresource=subresource)
-        yield _permission(f"{kind}/{subresource}", (verb,), [] if allowed else [verb])
+def missing_permissions(row: ClusterCheck) -> list[str] | None:
+    """What the account may not do, as ``kubectl`` names it; None when the cluster did not get as far as saying so."""
+    asked = [line for line in row.lines if line["topic"] == "permission"]
+    if not asked:
+        return None
+    return [f"{line['params']['missing']} {line['params']['what']}" for line in asked if line["result"] == "missing"]
 
 
-def _permission(what: str, verbs: tuple[str, ...], missing: list[str]) -> Finding:
-    kind, _slash, subresource = what.partition("/")
-    row = kind_named(kind)
-    resource = f"{row.plural}/{subresource}" if subresource else row.plural
-    group = f".{row.group}" if row.group else ""
-    return Finding(
-        what=_("May %(verbs)s %(kind)s") % {"verbs": ", ".join(verbs), "kind": what},
-        result="missing" if missing else "good",
-        detail=_("not allowed: %(verbs)s") % {"verbs": ", ".join(missing)} if missing else "",
-        fix=(
-            f"kubectl create clusterrole mlportal-{row.plural}{'-' + subresource if subresource else ''} "
-            f"--verb={','.join(verbs)} --resource={resource}{group}"
-            if missing
-            else ""
-        ),
-    )
+def alive_ids(ids: Collection[UUID]) -> set[UUID]:
+    """Of some runs those that still run; what the others left behind may go."""
+    running = ClusterCheck.objects.as_system().filter(run__in=ids, state=CheckState.RUNNING)
+    return set(running.values_list("run", flat=True))
 
 
-def _classes(what: str, found: list[dict[str, Any]], *, chosen: str, default: str) -> Finding:
-    names = [obj["metadata"]["name"] for obj in found]
-    defaults = [
-        obj["metadata"]["name"] for obj in found if (obj["metadata"].get("annotations") or {}).get(default) == "true"
-    ]
-    detail = ", ".join(f"{name} *" if name in defaults else name for name in names) or _("none")
-    good = chosen in names if chosen else bool(defaults)
-    fix = ""
-    if not good:
-        fix = (
-            _("The class “%(name)s” does not exist; choose one that does.") % {"name": chosen}
-            if chosen
-            else _("No class is the default; choose one in the cluster's settings.")
-        )
-    return Finding(what=what, result="good" if good else "missing", detail=detail, fix=fix)
+def _alive_texts(ids: Collection[str]) -> set[str]:
+    known = [UUID(text) for text in ids if _is_uuid(text)]
+    return {str(pk) for pk in alive_ids(known)}
 
 
-def _gpus(nodes: list[dict[str, Any]]) -> Finding:
-    sums: dict[str, int] = {}
-    for node in nodes:
-        for name, count in ((node.get("status") or {}).get("allocatable") or {}).items():
-            if "/" in name and "hugepages" not in name and str(count).isdigit():
-                sums[name] = sums.get(name, 0) + int(count)
-    detail = ", ".join(f"{count} × {name}" for name, count in sorted(sums.items())) or _("none")
-    return Finding(what=_("GPUs and other devices"), result="note", detail=detail)
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _examination(row: ClusterCheck, server: client.Cluster, beat: Callable[[], None]) -> Examination:
+    reference = _image[0]() if _image else ""
+    try:
+        spec = ProbeSpec(install=install_id(), id=str(row.run), image=reference) if reference else None
+    except SpecError:
+        spec = None  # a reference that no node could pull is as good as none
+    return Examination(server=server, cluster=row.cluster, spec=spec, beat=beat)
+
+
+def _add(row: ClusterCheck, claim: Claim, line: Line) -> None:
+    """One more line; pages show it at once. Raises ``ClaimLost``."""
+    _store(row, claim, [*row.lines, line.as_dict()])
+
+
+def _store(row: ClusterCheck, claim: Claim, lines: list[dict[str, Any]]) -> None:
+    row.lines = lines
+    mine = ClusterCheck.objects.as_system().filter(pk=row.pk, claim_token=claim.token)
+    if not mine.update(lines=row.lines, updated_at=timezone.now()):
+        raise ClaimLost(str(row.pk))
+    live.announce(row)
+
+
+class _Beat:
+    """Keeps the claim while the check waits for the cluster; raises ``ClaimLost`` when another worker has it."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._fresh_until = time.monotonic() + FRESH_S
+
+    def __call__(self) -> None:
+        if time.monotonic() > self._fresh_until:
+            claims.extend(ClusterCheck, self._claim)
+            self._fresh_until = time.monotonic() + FRESH_S
+
+
+RECONCILER = Reconciler(kind=KIND, model=ClusterCheck, run=run)
+REAPABLE = Reapable(label=probe.KIND, kinds=("Namespace",), alive=alive_ids)

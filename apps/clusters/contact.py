@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.utils import timezone
@@ -13,7 +14,8 @@ from apps.clusters.states import ClusterState
 from apps.core import actors
 from apps.core.reasons import Reason, Wording
 from apps.core.transitions import transition
-from kubekit.errors import Forbidden, KubeError, TlsFailure, Unauthorized
+from kubekit.checkup import facts
+from kubekit.errors import Forbidden, KubeError, PermissionDenied, TlsFailure, Unauthorized
 
 WORDINGS = {
     "cluster_address": Wording(
@@ -30,6 +32,14 @@ WORDINGS = {
         ),
         next=_("Put the right secret file back (PORTAL_SECRET_FILE), or give new credentials on the cluster's page."),
     ),
+    "cluster_too_old": Wording(
+        sentence=_("The cluster runs Kubernetes {version}; the portal needs {oldest} or later, so it writes nothing."),
+        next=_("Upgrade the cluster; the portal notices by itself."),
+    ),
+    "cluster_permissions": Wording(
+        sentence=_("The portal's account in the cluster lacks permissions: {missing}."),
+        next=_("The check lists each with the command that grants it; the portal notices within a minute."),
+    ),
     "cluster_forbidden": Wording(
         sentence=_("The cluster knows the portal's account but does not let it look."),
         next=_("The check page lists the missing permissions and the command that grants them."),
@@ -45,9 +55,15 @@ def reason_for(error: KubeError) -> Reason:
         Unauthorized: "cluster_unauthorized",
         TlsFailure: "cluster_certificate",
         Forbidden: "cluster_forbidden",
+        PermissionDenied: "cluster_forbidden",
         access.AddressRefused: "cluster_address",
     }.get(type(error), "cluster_unreachable")
     return Reason(code=code, evidence=(error.message[:500],))
+
+
+def too_old(version: str) -> Reason:
+    """Why nothing is written to a cluster of this version."""
+    return Reason(code="cluster_too_old", params={"version": version, "oldest": f"1.{facts.OLDEST_MINOR}"})
 
 
 def is_decisive(error: KubeError) -> bool:
@@ -61,7 +77,16 @@ def note_answer(cluster_pk: UUID, *, version: str = "") -> None:
     if cluster is None or cluster.state == ClusterState.REMOVED:
         return
     values = {"last_contact_at": timezone.now(), **({"version": version} if version else {})}
-    transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, values=values)
+    try:
+        access.require_new_enough(version or cluster.version)
+    except access.TooOld:
+        old = too_old(version or cluster.version)
+        transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=old, values=values)
+        return
+    # What is not allowed stays so when the connection comes back; the check says when it is.
+    kept = Reason(code=cluster.reason_code, params=cluster.reason_params, evidence=cluster.reason_evidence)
+    reason = kept if cluster.reason_code == "cluster_permissions" else None
+    transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, reason=reason, values=values)
 
 
 def note_alive(cluster_pk: UUID) -> None:
@@ -77,10 +102,23 @@ def note_connected(cluster_pk: UUID) -> None:
     if cluster is None or cluster.state == ClusterState.REMOVED:
         return
     try:
-        version = str(access.connect(cluster).version().get("gitVersion", ""))
+        version = str(access.connect(cluster, any_version=True).version().get("gitVersion", ""))
     except KubeError:
         version = ""  # the lists came through, so it answers; the version can wait for the next time
     note_answer(cluster_pk, version=version[:60])
+
+
+def note_permissions(cluster_pk: UUID, *, missing: Sequence[str] | None) -> None:
+    """What a check found of the account's permissions; None when it could not ask."""
+    cluster = Cluster.objects.as_system().filter(pk=cluster_pk, state=ClusterState.CONNECTED).first()
+    if cluster is None or missing is None:
+        return
+    if missing:
+        shown = "; ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+        reason = Reason(code="cluster_permissions", params={"missing": shown}, evidence=tuple(missing)[:50])
+        transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect={ClusterState.CONNECTED}, reason=reason)
+    elif cluster.reason_code == "cluster_permissions":
+        transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect={ClusterState.CONNECTED})
 
 
 def note_failure(cluster_pk: UUID, error: KubeError) -> None:

@@ -10,9 +10,9 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from apps.clusters.nodes import resources_of
-from apps.clusters.states import CLUSTER_STATES, ClusterState
+from apps.clusters.states import CHECK_STATES, CLUSTER_STATES, ClusterState
 from apps.core.actors import Actor
-from apps.core.models import Record, Stateful
+from apps.core.models import Claimable, Record, Stateful
 from apps.core.scoping import EVERYTHING, NOTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
@@ -80,6 +80,39 @@ class Cluster(Record, Stateful):
 
     def get_absolute_url(self) -> str:
         return reverse("clusters:detail", args=[self.pk])
+
+
+class ClusterCheck(Record, Stateful, Claimable):
+    """The latest check of a cluster: what was found, line by line, and when. One row for each cluster.
+
+    ``run`` is what the probe's namespace is named and labelled after; each run has another. ``lines`` are those of
+    ``kubekit.checkup.Line``, in the order in which they were found; while it runs they are added one by one.
+    """
+
+    TABLE: ClassVar[StateTable] = CHECK_STATES
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="check_row")
+    run = models.UUIDField(null=True, editable=False)
+    lines = models.JSONField(default=list)
+    started_at = models.DateTimeField(_("began"), null=True)
+    finished_at = models.DateTimeField(_("ended"), null=True)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("check of a cluster")
+        verbose_name_plural = _("checks of clusters")
+
+    def __str__(self) -> str:
+        return f"check of {self.cluster_id}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("clusters:tab", args=[self.cluster_id, "check"])
+
+    @property
+    def name(self) -> str:
+        """The cluster's, for the audit log."""
+        return str(self.cluster.name)
 
 
 class Node(models.Model):

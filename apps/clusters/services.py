@@ -11,8 +11,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.clusters import access
-from apps.clusters.models import Cluster
+from apps.clusters import access, checks
+from apps.clusters.models import Cluster, ClusterCheck
 from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
 from apps.core.actors import Actor
@@ -90,6 +90,8 @@ def register(
             audit.record(actor=actor, verb="cluster.register", obj=cluster, detail={"server": credentials.server})
             live.announce(cluster)
             wake.notify(wake.CLUSTERS)
+            if not trusted:
+                checks.queue(actor=actor, cluster=cluster)
     except IntegrityError as error:
         raise Conflict(
             _("There is a cluster named “%(name)s” already.") % {"name": name},
@@ -136,6 +138,13 @@ def update(*, actor: Actor, cluster: Cluster, **options: Any) -> None:
         audit.record(actor=actor, verb="cluster.update", obj=row, detail=changed)
         live.announce(row)
     cluster.refresh_from_db()
+
+
+def check(*, actor: Actor, cluster: Cluster) -> ClusterCheck:
+    """Ask for a check; a worker carries it out. One that waits or runs already is the one that was asked for."""
+    require_admin(actor)
+    with transaction.atomic():
+        return checks.queue(actor=actor, cluster=_locked(cluster))
 
 
 def remove(*, actor: Actor, cluster: Cluster) -> None:

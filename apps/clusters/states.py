@@ -33,3 +33,26 @@ CLUSTER_STATES = StateTable(
         ClusterState.REMOVED: _("removed"),
     },
 )
+
+
+class CheckState(StrEnum):
+    """How far the latest check of a cluster is. It can be asked for again at any time."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+
+
+CHECK_STATES = StateTable(
+    kind="clustercheck",
+    steps={
+        CheckState.QUEUED: frozenset({CheckState.RUNNING}),
+        CheckState.RUNNING: frozenset({CheckState.SUCCEEDED}),
+        CheckState.SUCCEEDED: frozenset({CheckState.QUEUED}),
+    },
+    labels={
+        CheckState.QUEUED: _("waiting for a worker"),
+        CheckState.RUNNING: _("running"),
+        CheckState.SUCCEEDED: _("done"),
+    },
+)

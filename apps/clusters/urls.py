@@ -14,7 +14,7 @@ urlpatterns = [
     path("clusters/<uuid:pk>", views.ClusterPage.as_view(), name="detail"),
     path("clusters/<uuid:pk>/settings", views.ChangeSettings.as_view(), name="settings"),
     path("clusters/<uuid:pk>/credentials", views.ChangeCredentials.as_view(), name="credentials"),
-    path("clusters/<uuid:pk>/check/result", views.CheckResult.as_view(), name="check-result"),
+    path("clusters/<uuid:pk>/check/run", views.CheckCluster.as_view(), name="check-run"),
     path("clusters/<uuid:pk>/remove", views.RemoveCluster.as_view(), name="remove"),
     path("clusters/<uuid:pk>/<slug:tab>", views.ClusterPage.as_view(), name="tab"),
 ]

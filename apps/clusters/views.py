@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.clusters import checks, selectors, services
+from apps.clusters import check_words, checks, selectors, services
 from apps.clusters.forms import ClusterForm, KubeconfigForm, SettingsForm
 from apps.clusters.models import Cluster
 from apps.clusters.states import CLUSTER_STATES, ClusterState
@@ -26,7 +24,6 @@ from apps.core.pages import (
     FormPage,
     ListPage,
     ObjectPage,
-    PortalPage,
     Tab,
     find,
     history_tab,
@@ -86,14 +83,26 @@ def _overview(view: Any, cluster: Cluster) -> Mapping[str, Any]:
     }
 
 
+def _check(view: Any, cluster: Cluster) -> Mapping[str, Any]:
+    row = checks.of(cluster)
+    lines = check_words.all_shown(row.lines) if row is not None else []
+    return {
+        "check": row,
+        "lines": lines,
+        "missing": sum(line.result == "missing" for line in lines),
+        "unknown": sum(line.result == "unknown" for line in lines),
+    }
+
+
 class ClusterPage(AdminPage, ObjectPage):
     """A cluster: nodes, settings, the check."""
 
     section = "clusters"
     kind = "cluster"
+    live_kinds = "clustercheck"
     tabs = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="clusters/overview.html", context=_overview),
-        Tab(slug="check", label=gettext_lazy("Check"), template="clusters/check.html"),
+        Tab(slug="check", label=gettext_lazy("Check"), template="clusters/check.html", context=_check),
         history_tab(),
     )
 
@@ -125,15 +134,14 @@ class ClusterPage(AdminPage, ObjectPage):
         )
 
 
-class CheckResult(AdminPage, PortalPage):
-    """The check itself, fetched by its tab, because it asks the cluster and may take seconds."""
+class CheckCluster(AdminPage, ActionPage):
+    """The button that asks for a check; its tab shows the lines as they come."""
 
-    section = "clusters"
+    def rows(self) -> QuerySet[Cluster]:
+        return selectors.clusters(self.actor)
 
-    def get(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Line by line what is there and what is missing."""
-        cluster: Cluster = find(selectors.clusters(self.actor), pk)
-        return self.show("clusters/check_result.html", {"object": cluster, "findings": checks.check(cluster)})
+    def act(self, obj: Cluster) -> str:
+        return services.check(actor=self.actor, cluster=obj).get_absolute_url()
 
 
 class NewCluster(AdminPage, FormPage):

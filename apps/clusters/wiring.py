@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from apps.clusters import contact, reaper, wording
-from apps.core import control, reasons
+from apps.clusters import checks, contact, reaper, wording
+from apps.core import control, reasons, reconciling
 
 
 async def _watch(stop: asyncio.Event) -> None:
@@ -18,5 +18,7 @@ def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reasons.register(contact.WORDINGS)
+    reconciling.register(checks.RECONCILER)
+    reaper.register(checks.REAPABLE)
     control.register("clusters", _watch)
     control.register("reaper", reaper.loop)

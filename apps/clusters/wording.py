@@ -201,6 +201,11 @@ WORDINGS: Mapping[str, Wording] = {
         action="start",
     ),
     # what the cluster refuses
+    "permission_missing": Wording(
+        sentence=_("The portal's account in the cluster may not {verb} {resource} any more."),
+        next=_("What runs goes on. Tell an administrator: the cluster's check names the command that grants it."),
+        tone="waiting",
+    ),
     "forbidden_by_policy": Wording(
         sentence=_("A rule of the cluster forbids it."),
         next=_ASK_ADMIN,

@@ -31,7 +31,7 @@ from apps.tenants import amounts
 from kubekit.build.task import task_pod
 from kubekit.client import Cluster as KubeCluster
 from kubekit.diagnose import POD_GONE, Context, classify_attempt_end, classify_no_start, diagnose
-from kubekit.errors import AlreadyExists, KubeError, QuotaExceeded, SpecError
+from kubekit.errors import AlreadyExists, KubeError, PermissionDenied, QuotaExceeded, SpecError
 from kubekit.errors import NotFound as KubeNotFound
 from kubekit.events import EventNote, observe_events
 from kubekit.observe import AttemptObservation, ClaimObservation, observe_attempt, observe_claim

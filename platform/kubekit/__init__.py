@@ -11,7 +11,8 @@ How the parts fit together::
 ``names``          names, labels and selectors as pure functions of a row's id and typed name
 ``quantities``     "500m", "2Gi" <-> millicores and bytes
 ``specs``          frozen, validated inputs of the builders
-``build``          spec -> manifest (instance, claim, task, queue)
+``build``          spec -> manifest (instance, claim, task, queue, and what a check tries out)
+``checkup``        what a cluster has and lacks: verdicts on what was read and tried
 ``credentials``    a kubeconfig's text -> `Credentials`; everything that could act is refused
 ``kinds``          kind -> API path
 ``permissions``    what the account must be allowed, the one list; `rules` of a ClusterRole

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 from .credentials import Credentials
-from .errors import BadAnswer, KubeError, TlsFailure, Unreachable, error_from_status
+from .errors import BadAnswer, KubeError, NotFound, TlsFailure, Unreachable, error_from_status
 from .kinds import kind_named
 from .names import FIELD_MANAGER, selector_text
 
@@ -177,6 +177,20 @@ class Cluster:
     def version(self) -> Obj:
         """The server's /version: ``major``, ``minor``, ``gitVersion`` ..."""
         return self._json("GET", "/version", {})
+
+    def served(self, group: str) -> tuple[str, ...]:
+        """The versions in which the server offers an API group, the preferred one first; none when it does not."""
+        try:
+            answer = self._json("GET", f"/apis/{group}", {})
+        except NotFound:
+            return ()
+        return tuple(str(row.get("version", "")) for row in answer.get("versions") or ())
+
+    def whoami(self) -> str:
+        """The name of the account behind the credentials (SelfSubjectReview), empty when the server does not tell."""
+        row = kind_named("SelfSubjectReview")
+        answer = self._json("POST", row.path(), {}, body={"apiVersion": row.api_version, "kind": row.name})
+        return str(((answer.get("status") or {}).get("userInfo") or {}).get("username", ""))
 
     def access_review(
         self,

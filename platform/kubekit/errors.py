@@ -90,6 +90,17 @@ class Forbidden(KubeError):
     code = "forbidden"
 
 
+class PermissionDenied(Forbidden):
+    """403 because the account may not do this at all (RBAC); ``verb`` and ``resource`` as ``kubectl`` names them."""
+
+    code = "permission_denied"
+
+    def __init__(self, message: str, *, verb: str, resource: str, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.verb = verb
+        self.resource = resource
+
+
 class PodSecurityRefused(Forbidden):
     """403 from Pod Security admission: the namespace's level forbids something in the pod."""
 
@@ -223,6 +234,7 @@ class BadAnswer(KubeError):
 _QUOTA = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<requested>.+?), used: (?P<used>.+?), limited: (?P<limited>.+)$"
 )
+_DENIED = re.compile(r' cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
 #: The pattern is quadratic at worst; the server's own texts are a few hundred characters.
 _LONGEST_QUOTA_TEXT = 4000
 _READ_METHODS = frozenset({"GET", "HEAD"})
@@ -295,4 +307,9 @@ def _forbidden(message: str, details: Mapping[str, Any], rest: dict[str, Any]) -
         return NamespaceTerminating(message, **rest)
     if "violates PodSecurity" in message:
         return PodSecurityRefused(message, **rest)
+    denied = _DENIED.search(message)
+    if denied is not None:
+        plural, slash, subresource = denied["resource"].partition("/")
+        name = f"{plural}.{denied['group']}" if denied["group"] else plural
+        return PermissionDenied(message, verb=denied["verb"], resource=f"{name}{slash}{subresource}", **rest)
     return Forbidden(message, **rest)

@@ -12,5 +12,5 @@ from tests.clusters.fake import FakeCluster
 def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """What ``access.connect`` answers, whatever the cluster."""
     fake = FakeCluster()
-    monkeypatch.setattr(access, "connect", lambda cluster: fake)
+    monkeypatch.setattr(access, "connect", lambda cluster, *, any_version=False: fake)
     return fake

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from apps.clusters import access, checks, installation, services
+from apps.clusters import access, installation, services
 from apps.clusters.models import Cluster, Node
 from apps.clusters.watcher import Watcher
 from apps.core import reconciling
@@ -156,15 +156,6 @@ def test_a_volume_is_applied_never_shrunk_and_goes_when_deleted(queue: Queue, se
     until(gone)
     with pytest.raises(NotFound):
         server.get("PersistentVolumeClaim", queue.namespace, volume.claim)
-
-
-def test_the_check_page_reads_a_cluster_it_has_never_seen(cluster: Cluster) -> None:
-    found = checks.check(cluster)
-    by_what = {line.what: line for line in found}
-    assert by_what["Kubernetes version"].result == "good"
-    permissions = [line for line in found if line.what.startswith("May ")]
-    assert len(permissions) == len(checks.NEEDED) + len(checks.SUBRESOURCES)
-    assert all(line.result == "good" for line in permissions)
 
 
 async def test_the_watcher_stores_nodes_and_says_connected(cluster: Cluster) -> None:

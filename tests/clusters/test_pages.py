@@ -14,7 +14,6 @@ from apps.core import egress
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.models import AuditEntry
 from kubekit.errors import Unauthorized, Unreachable
-from tests.clusters.fake import FakeCluster
 from tests.tenants import make
 
 pytestmark = pytest.mark.django_db
@@ -164,7 +163,7 @@ def test_only_administrators_see_and_change_the_fleet(admin, allowed) -> None:
     user = make.user()
     client = Client()
     client.force_login(user)
-    for path in ("/clusters", "/clusters/new", f"/clusters/{cluster.pk}", f"/clusters/{cluster.pk}/check/result"):
+    for path in ("/clusters", "/clusters/new", f"/clusters/{cluster.pk}", f"/clusters/{cluster.pk}/check"):
         assert client.get(path).status_code == 403, path
     for act in (services.remove, services.update):
         with pytest.raises(Forbidden):
@@ -258,46 +257,3 @@ def test_the_fleet_shows_nodes_and_sums(client: Client) -> None:
     page = client.get(f"/clusters/{cluster.pk}").content.decode()
     assert "not ready" in page
     assert page.count("soft limit") == 1
-
-
-class Checked(FakeCluster):
-    """A cluster that lets the portal do all but make pods."""
-
-    def version(self) -> dict[str, str]:
-        return {"major": "1", "minor": "36", "gitVersion": "v1.36.1"}
-
-    def access_review(self, *, verb: str, kind: str, subresource: str | None = None, **_: object) -> bool:
-        return not (kind == "Pod" and verb == "create" and subresource is None)
-
-
-def test_the_check_tells_line_by_line_what_is_missing_and_how_to_mend_it(client: Client, monkeypatch) -> None:
-    fake = Checked()
-    default = {"storageclass.kubernetes.io/is-default-class": "true"}
-    fake.objects["StorageClass", None, "fast"] = {"metadata": {"name": "fast", "annotations": default}}
-    fake.objects["IngressClass", None, "nginx"] = {"metadata": {"name": "nginx"}}
-    fake.objects["Node", None, "n"] = {"metadata": {"name": "n"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
-    monkeypatch.setattr(access, "connect", lambda cluster: fake)
-    cluster = make.cluster()
-    found = {line["what"]: line for line in _check(client, cluster)}
-    assert found["Kubernetes version"]["result"] == "good"
-    pods = next(line for what, line in found.items() if what.endswith("watch, create, patch, delete Pod"))
-    assert pods["result"] == "missing"
-    assert pods["fix"].startswith("kubectl create clusterrole mlportal-pods --verb=get,list,watch,create")
-    assert found["Storage classes"]["result"] == "good"
-    assert found["Ingress classes"]["result"] == "missing"
-    assert found["GPUs and other devices"]["detail"] == "4 × nvidia.com/gpu"
-    page = client.get(f"/clusters/{cluster.pk}/check/result").content.decode()
-    assert "not allowed: create" in page
-
-
-def test_the_check_of_a_silent_cluster_is_a_line_not_an_error(client: Client, monkeypatch) -> None:
-    fake = Checked()
-    fake.away = True
-    monkeypatch.setattr(access, "connect", lambda cluster: fake)
-    lines = _check(client, make.cluster())
-    assert lines[-1]["result"] == "missing"
-    assert "does not answer" in lines[-1]["detail"]
-
-
-def _check(client: Client, cluster: Cluster) -> list[dict]:
-    return client.get(f"/api/v1/clusters/{cluster.pk}/check").json()

@@ -131,7 +131,14 @@ CASES = (
         "ask_admin",
         known={"error": errors.BadRequest('admission webhook "x" denied the request: no')},
     ),
-    Case("access control", "forbidden_by_policy", "ask_admin", known={"error": errors.Forbidden("cannot create pods")}),
+    Case("access control", "forbidden_by_policy", "ask_admin", known={"error": errors.Forbidden("it may not")}),
+    Case(
+        "a permission that the account does not have",
+        "permission_missing",
+        "ask_admin",
+        params={"verb": "create", "resource": "statefulsets.apps"},
+        known={"error": errors.PermissionDenied("cannot create", verb="create", resource="statefulsets.apps")},
+    ),
     Case(
         "a refusal in an event",
         "forbidden_by_policy",

@@ -56,6 +56,32 @@ def test_each_status_has_its_error(
     assert found.retryable is retryable
 
 
+@pytest.mark.parametrize(
+    ("message", "verb", "resource"),
+    [
+        (
+            'pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "n"',
+            "list",
+            "pods",
+        ),
+        (
+            'x is forbidden: User "u" cannot patch resource "statefulsets/scale" in API group "apps" in the namespace',
+            "patch",
+            "statefulsets.apps/scale",
+        ),
+        (
+            'nodes is forbidden: User "u" cannot watch resource "nodes" in API group "" at the cluster scope',
+            "watch",
+            "nodes",
+        ),
+    ],
+)
+def test_a_refusal_by_access_control_says_which_verb_on_what(message: str, verb: str, resource: str) -> None:
+    found = error_from_status(status_body(403, "Forbidden", message), http_status=403)
+    assert isinstance(found, errors.PermissionDenied)
+    assert (found.verb, found.resource, found.code) == (verb, resource, "permission_denied")
+
+
 def test_codes_are_unique() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KubeError)]
     assert len({kind.code for kind in kinds}) == len(kinds)

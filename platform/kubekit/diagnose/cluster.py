@@ -8,6 +8,7 @@ from kubekit.errors import (
     Invalid,
     NamespaceTerminating,
     NotFound,
+    PermissionDenied,
     QuotaExceeded,
     Unauthorized,
     Unreachable,
@@ -60,6 +61,9 @@ def refused(context: Context) -> Finding | None:
     text = error.message if error is not None else context.pod_refused()
     if not text:
         return None
+    if isinstance(error, PermissionDenied):
+        params = {"verb": error.verb, "resource": error.resource}
+        return Finding(code="permission_missing", params=params, evidence=(text,), next="ask_admin")
     if "violates PodSecurity" in text or "denied the request" in text or "admission webhook" in text:
         return Finding(code="forbidden_by_policy", evidence=(text,), next="ask_admin")
     if isinstance(error, Forbidden) or " is forbidden: " in text:

@@ -9,7 +9,7 @@ FINDING_CODES = frozenset({
     "image_denied", "image_name_invalid", "image_not_found", "image_pull_failed", "invalid_spec",
     "namespace_missing", "namespace_terminating", "no_node_cpu", "no_node_fits", "no_node_gpu",
     "no_node_memory", "no_node_pods", "node_lost", "node_refused", "node_trouble", "not_answering",
-    "out_of_memory", "placement_mismatch", "preempted", "quota_exceeded", "registry_unreachable",
+    "out_of_memory", "permission_missing", "placement_mismatch", "preempted", "quota_exceeded", "registry_unreachable",
     "shared_memory_full", "start_timeout", "volume_busy", "volume_full", "volume_lost", "volume_missing",
     "volume_mount_failed", "volume_not_bound",
 })  # fmt: skip
@@ -32,5 +32,6 @@ END_CODES = frozenset({
 #: Findings that are a state of waiting and may well end by themselves.
 MAY_PASS = frozenset({
     "quota_exceeded", "no_node_cpu", "no_node_memory", "no_node_gpu", "no_node_pods", "no_node_fits",
-    "volume_not_bound", "volume_busy", "registry_unreachable", "cluster_unreachable", "preempted", "evicted",
+    "volume_not_bound", "volume_busy", "registry_unreachable", "cluster_unreachable", "permission_missing",
+    "preempted", "evicted",
 })  # fmt: skip
