@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import exceptions, serializers, status
@@ -18,6 +19,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
@@ -31,6 +33,14 @@ log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
 READS = frozenset({"list", "retrieve"})
 LOOKS = READS | {"log"}
+NEXT_STEPS = {
+    "parse_error": _lazy("Send one JSON object, in UTF-8."),
+    "unsupported_media_type": _lazy("Send JSON, with the header “Content-Type: application/json”."),
+    "not_acceptable": _lazy("Leave the header “Accept” out, or ask for application/json."),
+    "method_not_allowed": _lazy("The document at /api/v1/openapi.json says what can be done at each address."),
+    "permission_denied": _lazy("Reload the page and try again; programs send a token."),
+}
+"""What to do about what the framework refuses by itself."""
 IDEMPOTENCY_SPACE = uuid.UUID("6f3c2f6e-0d8b-4c55-9d55-2b8f7f9b9c10")
 
 
@@ -62,6 +72,13 @@ def _as_portal_error(error: Exception) -> PortalError | None:
         return NotFound()
     if isinstance(error, PermissionDenied):
         return PortalError(_("You may not do this."), code="forbidden", status=403)
+    if isinstance(error, RequestDataTooBig):
+        return PortalError(
+            _("What was sent is larger than anything that this address takes."),
+            code="too_large",
+            status=413,
+            next=_("Send less; the document at /api/v1/openapi.json says what belongs into it."),
+        )
     if isinstance(error, exceptions.ValidationError):
         return Invalid(
             _("Some fields are not valid."),
@@ -77,7 +94,9 @@ def _as_portal_error(error: Exception) -> PortalError | None:
         )
     if isinstance(error, exceptions.APIException):
         code = error.get_codes() if isinstance(error.get_codes(), str) else "invalid"
-        return PortalError(str(error.detail), code=str(code), status=error.status_code)
+        return PortalError(
+            str(error.detail), code=str(code), status=error.status_code, next=NEXT_STEPS.get(str(code), "")
+        )
     return None
 
 
@@ -86,7 +105,8 @@ def flatten(detail: Any, prefix: str = "") -> dict[str, str]:
     if isinstance(detail, Mapping):
         found: dict[str, str] = {}
         for name, inner in detail.items():
-            found |= flatten(inner, f"{prefix}.{name}" if prefix else str(name))
+            parts = [prefix, "" if name == api_settings.NON_FIELD_ERRORS_KEY else str(name)]
+            found |= flatten(inner, ".".join(filter(None, parts)))
         return found
     if isinstance(detail, Sequence) and not isinstance(detail, str):
         if any(isinstance(entry, Mapping) for entry in detail):
@@ -218,11 +238,18 @@ class PortalViewSet(ViewSet):
         """The validated body. Unknown fields are refused so that a typing error is not silently ignored."""
         data = request.data
         if not isinstance(data, Mapping):
-            raise Invalid(_("The body must be a JSON object."), errors={"": _("not an object")})
+            raise Invalid(
+                _("The body must be a JSON object."), next=NEXT_STEPS["parse_error"], errors={"": _("not an object")}
+            )
         serializer = form(data=data, context=self.context())
         unknown = {name: _("This field is not known.") for name in data if name not in serializer.fields}
         if unknown:
-            raise Invalid(_("Some fields are not known."), code="unknown_field", errors=unknown)
+            raise Invalid(
+                _("Some fields are not known."),
+                code="unknown_field",
+                next=_("Leave them out, or choose from: %(names)s.") % {"names": ", ".join(serializer.fields)},
+                errors=unknown,
+            )
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
 
@@ -244,6 +271,7 @@ class PortalViewSet(ViewSet):
 
     def list(self, request: Request) -> Response:
         """A page: ``items`` and ``next``, the cursor of the page after it or null."""
+        listing.refuse_unknown(self.spec, request.query_params)
         found = listing.page(self.visible(), self.spec, request.query_params)
         self.prepare(found.items)
         items = self.item(found.items, many=True, context=self.context()).data

@@ -86,6 +86,19 @@ def page(rows: QuerySet[Any], spec: ListSpec, query: Mapping[str, str]) -> Page:
     )
 
 
+def refuse_unknown(spec: ListSpec, query: Mapping[str, str]) -> None:
+    """Raise ``Invalid`` for a filter that is none: with a typing error a program would be told of all rows."""
+    known = [*spec.filters, "sort", "limit", "cursor"]
+    unknown = {name: _("This filter is not known.") for name in query if name not in known}
+    if unknown:
+        raise Invalid(
+            _("This list has no such filter."),
+            code="filter_unknown",
+            next=_("Leave it out, or choose from: %(names)s.") % {"names": ", ".join(known)},
+            errors=unknown,
+        )
+
+
 def _value(row: Any, column: str) -> Any:
     for part in column.split("__"):
         row = getattr(row, part)
@@ -95,7 +108,7 @@ def _value(row: Any, column: str) -> Any:
 def _limit(text: str | None) -> int:
     if not text:
         return DEFAULT_LIMIT
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_LIMIT:
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(MAX_LIMIT)) or not 1 <= int(text) <= MAX_LIMIT:
         raise Invalid(
             _("The limit must be a number from 1 to %(max)d.") % {"max": MAX_LIMIT},
             code="limit_invalid",
@@ -118,7 +131,7 @@ def _beyond(rows: QuerySet[Any], cursor: str, column: str, beyond: str) -> Q:
             raise ValueError("a zero byte")
         found = Q(**{f"{column}__{beyond}": value}) | Q(**{column: value, f"pk__{beyond}": str(pk)})
         rows.filter(found)  # checks the values against the columns, and asks nothing
-    except (ValueError, TypeError, binascii.Error, ValidationError) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error, ValidationError) as error:
         raise Invalid(
             _("The cursor of this list cannot be read."),
             code="cursor_invalid",

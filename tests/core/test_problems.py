@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from django.test import Client
 
@@ -43,13 +45,49 @@ def test_a_body_that_is_no_json(client: Client) -> None:
     problem(client.post("/api/v1/queues", "{", content_type="application/json"), 400, "parse_error")
 
 
+@pytest.mark.parametrize(
+    "body", ["[" * 100_000, '{"a":' * 100_000, '{"name": "x", "more": ' + "[" * 800 + "]" * 800 + "}"]
+)
+@pytest.mark.parametrize("path", ["queues", "flows", "tokens"])
+def test_a_body_that_is_nested_without_end_is_no_fault_of_ours(client: Client, path: str, body: str) -> None:
+    answer = client.post(f"/api/v1/{path}", body, content_type="application/json")
+    assert answer.status_code in {400, 422}
+    assert answer.json()["next"]
+
+
+def test_a_body_that_is_too_large(client: Client) -> None:
+    body = '{"name": "' + "a" * 3_000_000 + '"}'
+    assert problem(client.post("/api/v1/queues", body, content_type="application/json"), 413, "too_large")["next"]
+
+
+def test_what_the_framework_refuses_says_what_to_do_too(client: Client) -> None:
+    for answer in (
+        client.put("/api/v1/queues"),
+        client.get("/api/v1/queues", headers={"Accept": "text/csv"}),
+        client.post("/api/v1/queues", "{", content_type="application/json"),
+        client.post("/api/v1/queues", "a=1", content_type="text/plain"),
+        client.post("/api/v1/queues", "[]", content_type="application/json"),
+        client.post("/api/v1/queues", '{"nmae": 1}', content_type="application/json"),
+    ):
+        assert answer.json()["next"]
+
+
+def test_a_list_in_a_field_points_at_the_field(client: Client) -> None:
+    body = {"image": "x", "size": "x", "queue": "x", "volumes": [1]}
+    found = problem(client.post("/api/v1/instances", body, content_type="application/json"), 422, "invalid")
+    assert [error["pointer"] for error in found["errors"]] == ["/volumes/0"]
+
+
 def test_bad_filters_sorts_limits_and_cursors(client: Client) -> None:
     for query, code in (
         ("sort=nonsense", "sort_unknown"),
         ("limit=0", "limit_invalid"),
         ("limit=9999", "limit_invalid"),
         ("limit=٣", "limit_invalid"),
+        ("limit=" + "9" * 5000, "limit_invalid"),
         ("cursor=nonsense", "cursor_invalid"),
+        ("cursor=" + base64.urlsafe_b64encode(b"[" * 20_000).decode(), "cursor_invalid"),
+        ("nmae=x", "filter_unknown"),
     ):
         body = problem(client.get(f"/api/v1/queues?{query}"), 422, code)
         assert body["errors"][0]["pointer"] == f"/{query.split('=')[0]}"
