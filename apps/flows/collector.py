@@ -45,13 +45,14 @@ class Collector:
         self._wanted: set[UUID] = set()
 
     def wanted(self, pk: UUID) -> None:
-        """An attempt's program runs: collect it. Called from the watch's threads."""
-        loop = self._loop
-        if loop is None or pk in self._tasks:
+        """An attempt's program runs: collect it. Called from the watch's threads, perhaps before the loop has begun."""
+        if pk in self._tasks:
             return
         self._wanted.add(pk)
+        loop = self._loop
         with contextlib.suppress(RuntimeError):  # the loop is closing
-            loop.call_soon_threadsafe(self._news.set)
+            if loop is not None:
+                loop.call_soon_threadsafe(self._news.set)
 
     async def run(self, stop: asyncio.Event) -> None:
         """The control loop: start a task for each attempt to collect until ``stop``."""
@@ -60,7 +61,7 @@ class Collector:
         try:
             while not stop.is_set():
                 found = await control.in_thread(selectors.to_collect)
-                self._start(set(found))
+                self._start(set(found) | self._asked_for())
                 await self._listen(stop)
         finally:
             self._loop = None
@@ -86,8 +87,14 @@ class Collector:
                 for wait in waits:
                     wait.cancel()
             self._news.clear()
-            wanted, self._wanted = self._wanted, set()
-            self._start(wanted)
+            self._start(self._asked_for())
+
+    def _asked_for(self) -> set[UUID]:
+        """Take what the watch's threads put there; they may go on meanwhile."""
+        found: set[UUID] = set()
+        while self._wanted:
+            found.add(self._wanted.pop())
+        return found
 
     def _start(self, wanted: set[UUID]) -> None:
         for pk in wanted - set(self._tasks):

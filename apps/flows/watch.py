@@ -40,6 +40,9 @@ def pod_changed(cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
 def pods_listed(cluster_id: UUID, raws: list[dict[str, Any]]) -> None:
     """After each complete list: look at attempts whose pod went or ended unseen, and at orphans that wait for us."""
     by_id = {pk: observe_attempt(raw) for raw in raws if (pk := _attempt_id(raw)) is not None}
+    for pk, seen in by_id.items():
+        if seen.started and not seen.finished:
+            collector.wanted(pk)
     with_pod = Attempt.objects.as_system().filter(queue__cluster_id=cluster_id).exclude(pod_name="")
     for pk in with_pod.exclude(state__in=ATTEMPT_STATES.terminal).values_list("pk", flat=True):
         if pk not in by_id or by_id[pk].finished or by_id[pk].pod.deleting:

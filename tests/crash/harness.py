@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -62,25 +63,44 @@ class Stage:
         return None
 
     @contextmanager
-    def killed_at(self, point: str, program: str) -> Iterator[None]:
-        """What the block sets off must take ``program`` to ``point``; there it is killed, and the supervisor helps."""
+    def killed_at(self, point: str, program: str, *, meanwhile: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """What the block sets off must take ``program`` to ``point``; there it is killed, and the supervisor helps.
+
+        The block must make that certain: where another process could do the same work first, hold it (``held_at``).
+        ``meanwhile`` happens while it stands there.
+        """
+        with self._stopped_at(point, program):
+            yield
+        meanwhile()
+        self.kill(program)
+
+    @contextmanager
+    def held_at(self, point: str, program: str) -> Iterator[None]:
+        """The block takes ``program`` to ``point``, where it stands still, as a slow one, until the block is over."""
+        with self._stopped_at(point, program) as pid:
+            yield
+        os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def _stopped_at(self, point: str, program: str) -> Iterator[int]:
         before = self.pid(program)
         assert before is not None
         armed, reached = self.points / f"{point}.armed", self.points / f"{point}.reached"
         armed.touch()
         try:
-            yield
+            yield before
             wait_until(f"{program} at the point {point}", reached.exists, seconds=PATIENCE_S, every=0.05)
         finally:
             armed.unlink(missing_ok=True)
         assert int(reached.read_text()) == before, f"another process than {program} reached {point}"
         reached.unlink()
-        self.kill(program)
 
     def kill(self, program: str) -> None:
         """SIGKILL, then wait until another process has taken its place and works."""
         before = self.pid(program)
         assert before is not None
+        if program == "control":
+            self._spoil_nodes(before)
         # PostgreSQL may run inside a wrapper; the server itself is what dies.
         lock = self.home.postgres_data / "postmaster.pid"
         os.kill(int(lock.read_text().split()[0]) if program == "postgres" else before, signal.SIGKILL)
@@ -97,6 +117,9 @@ class Stage:
         assert process is not None
         # Stopped first, or it would start again what is killed before it.
         process.send_signal(signal.SIGSTOP)
+        control = self.pid("control")
+        assert control is not None
+        self._spoil_nodes(control)
         doomed: set[int] = set()
         if programs:
             doomed |= {one.pid for one in left_behind(home=self.home.root, recorded=recorded(self.home.processes_file))}
@@ -113,9 +136,16 @@ class Stage:
         programs = ("web", "worker", "control")
         wait_until("complete portal", lambda: all(self._works(one) for one in programs), seconds=PATIENCE_S)
 
+    def _spoil_nodes(self, control: int) -> None:
+        """Stop the control process and write what its successor corrects once it has listed nodes and pods."""
+        os.kill(control, signal.SIGSTOP)
+        self.sql("UPDATE clusters_node SET schedulable = false")
+
     def _works(self, program: str) -> bool:
         if program in ("worker", "control"):
-            return self.home.ready_file(program).exists()
+            ready = self.home.ready_file(program).exists()
+            # A pod that ends before control watches would be found by its first list and by no event.
+            return ready and (program == "worker" or self.sql("SELECT schedulable FROM clusters_node") == [(True,)])
         try:
             return self.portal.api("GET", "queues").status == 200
         except OSError:
@@ -161,7 +191,22 @@ class Stage:
             done = link.execute(statement, values)
             return done.fetchall() if done.description else []
 
+    def jupyter(self, instance: Made, *, key: str = "") -> int:
+        """What the instance's host answers to its key; 0 when the connection broke, as it may while routes change."""
+        key = key or self.ask("GET", f"instances/{instance['id']}/key").json["key"]
+        try:
+            return self.portal.at_instance(urlsplit(instance["url"]).hostname or "", "/api/status", key=key).status
+        except OSError:
+            return 0
+
     # -- looking -----------------------------------------------------------------------------------------------
+
+    def pods_made(self, row_id: str) -> list[int]:
+        """For each attempt or launch of the row, how many pods it had; the observer may hear of the first one late."""
+        found: list[int] = wait_until(
+            f"pod for {row_id} that the observer saw", lambda: self.observer.pods_made(row_id), seconds=PATIENCE_S
+        )
+        return found
 
     def reserved(self) -> set[str]:
         """The ids that hold room in the ledger, homes left out."""

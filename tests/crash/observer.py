@@ -6,6 +6,7 @@ import asyncio
 import threading
 import uuid
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from kubekit import names
 from kubekit.client import Cluster
 from kubekit.credentials import parse_kubeconfig
 from kubekit.listwatch import ListWatch
+from kubekit.observe import parse_time
 from kubekit.streams import Streams
+from tests.journeys.portal import wait_until
 
 KINDS = ("Pod", "StatefulSet", "Service", "Ingress", "Secret")
 OURS = {"app.kubernetes.io/part-of": "mlportal"}
@@ -77,6 +80,19 @@ class Observer:
     def pods_made(self, row_id: str) -> list[int]:
         """For each attempt or launch of the row that had pods at all: how many."""
         return [len(uids) for (pk, _number), uids in sorted(self._uids.items()) if pk == row_id]
+
+    def delete_ended_pod(self, row_id: str) -> None:
+        """As the cluster's collector of ended pods, or a person, does it: at once, while its owner is away.
+
+        Not within the second of its end: the cluster's times cannot tell which of the two came first then.
+        """
+        (raw,) = [raw for raw in self._cluster.list("Pod", labels=OURS) if id_of(raw) == row_id]
+        (status,) = raw["status"]["containerStatuses"]
+        ended = parse_time(status["state"]["terminated"]["finishedAt"])
+        assert ended is not None
+        wait_until("later second", lambda: datetime.now(UTC) >= ended + timedelta(seconds=2), seconds=30)
+        metadata = raw["metadata"]
+        self._cluster.delete("Pod", metadata["namespace"], metadata["name"], uid=metadata["uid"], grace_s=0)
 
     def objects(self) -> list[Raw]:
         """Everything that the portal made for instances and attempts and that is there now."""

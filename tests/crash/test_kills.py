@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from contextlib import ExitStack
 
 import pytest
 
@@ -24,28 +24,25 @@ def instance(stage: Stage) -> Iterator[Made]:
     stage.everything_is_gone()
 
 
-def answers(stage: Stage, instance: Made) -> bool:
-    """Whether the instance's JupyterLab takes its key."""
-    key = stage.ask("GET", f"instances/{instance['id']}/key").json["key"]
-    host = urlsplit(instance["url"]).hostname or ""
-    try:
-        return stage.portal.at_instance(host, "/api/status", key=key).status == 200
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("program", ["redis", "postgres", "caddy", "localkube", "web", "worker", "control"])
 def test_a_killed_program_comes_back_and_a_run_asked_for_meanwhile_ends_once(
     stage: Stage, instance: Made, program: str
 ) -> None:
     flow = new_flow(stage, f"kill-{program}", FAILS)
-    asked = stage.ask_later("POST", f"flows/{flow}/run", key=program)
-    stage.kill(program)
+    with ExitStack() as held:
+        if program == "localkube":
+            # The observer's own watch breaks off with it: the pod stays until the observer has listed again.
+            held.enter_context(stage.held_at("attempt-finalizer-off", "worker"))
+        asked = stage.ask_later("POST", f"flows/{flow}/run", key=program)
+        stage.kill(program)
+        if program == "localkube":
+            rows = stage.ask("GET", f"attempts?run={asked.result().json['id']}").json["items"]
+            assert stage.pods_made(rows[0]["id"]) == [1]
     run = stage.in_state(f"runs/{asked.result().json['id']}", "succeeded", "failed", "cancelled")
     ended_as_it_should(stage, run, but=instance["id"])
-    wait_until("instance that answers", lambda: answers(stage, instance), seconds=PATIENCE_S)
+    wait_until("instance that answers", lambda: stage.jupyter(instance) == 200, seconds=PATIENCE_S)
     stage.in_state(f"instances/{instance['id']}", "running")
-    assert stage.observer.pods_made(instance["id"]) == [1], "the instance went on"
+    assert stage.pods_made(instance["id"]) == [1], "the instance went on"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +61,7 @@ def test_after_a_kill_of_the_supervisor_the_next_up_recovers(
     run = stage.ask("POST", f"flows/{flow}/run", key=name).json
     stage.in_state(f"runs/{run['id']}", "running")
     (attempt,) = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
+    assert stage.pods_made(attempt["id"]) == [1]
 
     stage.kill_supervisor(**doomed)
     stage.portal.start()
@@ -74,15 +72,15 @@ def test_after_a_kill_of_the_supervisor_the_next_up_recovers(
         before = stage.in_state(f"attempts/{attempt['id']}", "lost", "failed")
         rows = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
         (attempt,) = [row for row in rows if row["id"] != before["id"]]
-        assert stage.observer.pods_made(before["id"]) == [1]
+        assert stage.pods_made(before["id"]) == [1]
     stage.in_state(f"attempts/{attempt['id']}", "running")
-    wait_until("instance that answers", lambda: answers(stage, instance), seconds=PATIENCE_S)
+    wait_until("instance that answers", lambda: stage.jupyter(instance) == 200, seconds=PATIENCE_S)
     stage.in_state(f"instances/{instance['id']}", "running")
     assert stage.reserved() == {instance["id"], attempt["id"]}
 
     stage.ask("POST", f"runs/{run['id']}/cancel")
     stage.in_state(f"runs/{run['id']}", "cancelled")
-    assert stage.observer.pods_made(attempt["id"]) == [1]
+    assert stage.pods_made(attempt["id"]) == [1]
     stage.everything_is_gone(but=instance["id"])
 
 

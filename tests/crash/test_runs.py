@@ -16,6 +16,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]
 FAILS = "print('begun', flush=True)\nfor n in range(5): print(n)\nraise SystemExit(3)\n"
 LOG = "begun\n0\n1\n2\n3\n4\n"
 SLEEPS = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(1)\n"
+#: Prints until it is told to end, so that there is always a next line to collect.
+COUNTS = """
+import signal, sys, time
+over = []
+signal.signal(signal.SIGTERM, lambda *_: over.append(True))
+n = 0
+while not over:
+    print(n, flush=True)
+    n += 1
+    time.sleep(0.05)
+print('end', flush=True)
+sys.exit(3)
+"""
 YEARLY = [{"cron": "0 0 1 1 *", "timezone": "UTC"}]
 
 
@@ -71,7 +84,7 @@ def ended_as_it_should(
     rows = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
     assert [row["state"] for row in rows] == ["failed"] * attempts
     for row in rows:
-        assert stage.observer.pods_made(row["id"]) == [1], "one attempt, one pod"
+        assert stage.pods_made(row["id"]) == [1], "one attempt, one pod"
         if log is not None:
             assert stage.ask("GET", f"attempts/{row['id']}/log?offset=0").body.decode() == log
     deliveries = "SELECT count(*) FROM core_outboxmessage WHERE key LIKE %s AND delivered_at IS NULL"
@@ -93,8 +106,6 @@ def ended_as_it_should(
         ("run-committed", "web"),
         ("attempt-admitted", "worker"),
         ("attempt-created", "worker"),
-        ("log-piece-stored", "control"),
-        ("watch-attempt-finished", "control"),
         ("attempt-log-stored", "worker"),
         ("attempt-ending-stored", "worker"),
         ("attempt-finalizer-off", "worker"),
@@ -113,6 +124,49 @@ def test_a_failing_run_ends_once_and_is_told_once(stage: Stage, point: str, prog
     assert len(stage.ask("GET", f"runs?flow={flow}").json["items"]) == 1
     # A sender that dies between sending and noting it sends again, with the same id.
     ended_as_it_should(stage, run, doubled=point == "alarm-sent")
+
+
+@pytest.mark.parametrize("point", ["attempt-log-stored", "attempt-ending-stored", "attempt-finalizer-off"])
+def test_log_and_ending_are_kept_though_somebody_deletes_the_pod_while_its_worker_is_dead(
+    stage: Stage, point: str
+) -> None:
+    flow = new_flow(stage, f"taken-{point}", FAILS)
+
+    def take_away() -> None:
+        attempts = "SELECT a.id FROM flows_attempt a JOIN flows_run r ON r.id = a.run_id WHERE r.flow_id = %s::uuid"
+        ((pk,),) = stage.sql(attempts, flow)
+        stage.observer.delete_ended_pod(str(pk))
+
+    with stage.killed_at(point, "worker", meanwhile=take_away):
+        asked = stage.ask_later("POST", f"flows/{flow}/run", key=f"taken-{point}")
+    run = stage.in_state(f"runs/{asked.result().json['id']}", "succeeded", "failed", "cancelled")
+    assert run["reason"]["code"] == "exit_code", run["reason"]
+    ended_as_it_should(stage, run)
+
+
+def test_an_end_that_the_watch_saw_and_died_of_is_told_once(stage: Stage) -> None:
+    flow = new_flow(stage, "seen", FAILS)
+    # The pod ends while the worker stands still, so the watch is the first to see it.
+    with stage.held_at("attempt-created", "worker"), stage.killed_at("watch-attempt-finished", "control"):
+        asked = stage.ask_later("POST", f"flows/{flow}/run", key="seen")
+    run = stage.in_state(f"runs/{asked.result().json['id']}", "succeeded", "failed", "cancelled")
+    ended_as_it_should(stage, run)
+
+
+def test_each_line_of_a_log_is_stored_once_though_its_collector_dies_twice(stage: Stage) -> None:
+    flow = new_flow(stage, "counts", COUNTS)
+    with stage.killed_at("log-piece-stored", "control"):
+        run = stage.ask("POST", f"flows/{flow}/run", key="counts").json
+    with stage.killed_at("log-piece-stored", "control"):
+        pass
+    stage.ask("POST", f"runs/{run['id']}/cancel")
+    stage.in_state(f"runs/{run['id']}", "cancelled")
+    (attempt,) = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
+    *numbers, last = stage.ask("GET", f"attempts/{attempt['id']}/log?offset=0").body.decode().splitlines()
+    assert last == "end"
+    assert numbers == [str(n) for n in range(len(numbers))]
+    assert stage.pods_made(attempt["id"]) == [1]
+    stage.everything_is_gone()
 
 
 @pytest.mark.parametrize("point", ["attempt-ended", "attempt-admitted"])

@@ -13,7 +13,7 @@ from django.db import OperationalError
 from apps.clusters import access
 from apps.core import control
 from apps.flows import collector as module
-from apps.flows import logs
+from apps.flows import logs, watch
 from apps.flows.collector import Collector
 from apps.flows.models import Attempt, Run
 from kubekit.errors import BadRequest, Unreachable
@@ -137,6 +137,29 @@ async def test_the_watch_starts_a_stream_that_no_look_had_found(
     assert started == []
     await asyncio.to_thread(collector.wanted, attempt.pk)
     for _ in range(100):
+        if started:
+            break
+        await asyncio.sleep(0.01)
+    assert started == [attempt.pk]
+    stop.set()
+    await asyncio.wait_for(loop, 5)
+
+
+async def test_what_the_first_list_told_before_the_collector_began_is_collected_at_once(
+    attempt: Attempt, kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[UUID] = []
+
+    async def collect(self: Collector, pk: UUID) -> None:
+        started.append(pk)
+
+    monkeypatch.setattr(Collector, "_collect", collect)
+    monkeypatch.setattr(module.selectors, "to_collect", list)
+    collector, stop = Collector(), asyncio.Event()
+    monkeypatch.setattr(watch, "collector", collector)
+    await control.in_thread(watch.pods_listed, attempt.queue.cluster_id, [kube.only()])
+    loop = asyncio.create_task(collector.run(stop))
+    for _ in range(500):
         if started:
             break
         await asyncio.sleep(0.01)
