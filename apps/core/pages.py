@@ -7,7 +7,7 @@ A request by htmx gets the fragment alone.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +19,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
+from django.utils.functional import cached_property
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views import View
 
@@ -26,6 +28,7 @@ from apps.core import audit, listing
 from apps.core.actors import Actor
 from apps.core.errors import NotFound, PortalError
 from apps.core.listing import ListSpec
+from apps.core.states import StateTable
 
 Text = Any
 GATE_SECTION = "password"
@@ -47,6 +50,12 @@ class FilterField:
     name: str
     label: Text
     choices: Sequence[Choice] = ()
+
+
+def by_state(table: StateTable, states: Iterable[str]) -> FilterField:
+    """The filter of a list by these states."""
+    choices = [Choice(value=state, label=table.labels[state]) for state in states]
+    return FilterField(name="state", label=gettext("State"), choices=choices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +142,12 @@ class PortalPage(LoginRequiredMixin, View):
         response = render(self.request, template, {"view": self, "section": self.section, **context}, status=status)
         patch_vary_headers(response, ["HX-Request"])
         response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
+    def show_once(self, template: str, context: Mapping[str, Any]) -> HttpResponse:
+        """The same for what nobody can see again (a password, a key, a secret): no cache keeps it."""
+        response = self.show(template, context)
+        response["Cache-Control"] = "no-store"
         return response
 
 
@@ -233,8 +248,8 @@ class FormPage(PortalPage):
         """More arguments for the form class (choices by actor)."""
         return {}
 
-    def submit(self, data: dict[str, Any]) -> str:
-        """Carry it out; the URL to show next."""
+    def submit(self, data: dict[str, Any]) -> str | HttpResponse:
+        """Carry it out; the URL to show next, or a page of its own (`show_once`)."""
         raise TypeError(f"{type(self).__name__} does not submit")
 
     def extra(self) -> Mapping[str, Any]:
@@ -261,7 +276,8 @@ class FormPage(PortalPage):
         once = request.POST.get("once", "")
         if form.is_valid():
             try:
-                return HttpResponseRedirect(self.submit({**form.cleaned_data, "id": id_of(once) or uuid.uuid4()}))
+                answer = self.submit({**form.cleaned_data, "id": id_of(once) or uuid.uuid4()})
+                return HttpResponseRedirect(answer) if isinstance(answer, str) else answer
             except PortalError as error:
                 self.put_errors(form, error)
                 return self.show_form(form, once=once, error=error, status=error.status)
@@ -279,6 +295,25 @@ class FormPage(PortalPage):
     ) -> HttpResponse:
         """Render the form with its panel."""
         return self.show(self.template, {"form": form, "once": once, "error": error, **self.extra()}, status=status)
+
+
+class ObjectFormPage(FormPage):
+    """A form of an object that exists: ``rows`` scopes the lookup, foreign is 404; ``allow`` says who may change it."""
+
+    def rows(self) -> QuerySet[Any]:
+        """The visible rows with joins."""
+        raise TypeError(f"{type(self).__name__} gives no rows")
+
+    def allow(self, obj: Any) -> None:
+        """Raise ``Forbidden`` for whoever may see it and may not change it."""
+
+    @cached_property
+    def object(self) -> Any:
+        """The object of the address. Raises ``NotFound``."""
+        return find(self.rows(), self.kwargs["pk"])
+
+    def check(self) -> None:
+        self.allow(self.object)
 
 
 class ActionPage(PortalPage):

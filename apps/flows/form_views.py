@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import yaml
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 from apps.catalog.models import Image, Size
 from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import Invalid, NotFound, PortalError
-from apps.core.pages import FormPage, find
+from apps.core.pages import FormPage, ObjectFormPage
 from apps.flows import rendering, selectors, services
 from apps.flows.forms import FlowForm, field_of, from_document, preset_of, to_document
 from apps.flows.models import Flow
@@ -119,23 +119,14 @@ class NewFlow(FlowFormPage):
         return flow.get_absolute_url()
 
 
-class OfOneFlow(FormPage):
+class OfOneFlow(ObjectFormPage):
     """A form of a flow that exists: nobody else learns of it, and who may not change it is told so before typing."""
 
-    flow: Flow
+    def rows(self) -> QuerySet[Flow]:
+        return selectors.flows(self.actor)
 
-    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        self.find_flow(kwargs["pk"])
-        return super().get(request, **kwargs)
-
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        self.find_flow(kwargs["pk"])
-        return super().post(request, **kwargs)
-
-    def find_flow(self, pk: UUID) -> None:
-        """Put the visible flow into ``flow``. Raises ``NotFound`` and ``Forbidden``."""
-        self.flow = find(selectors.flows(self.actor), pk)
-        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
+    def allow(self, obj: Flow) -> None:
+        access.require_act_on(self.actor, obj.queue, obj.owner_id)
 
 
 class EditFlow(OfOneFlow, FlowFormPage):
@@ -144,20 +135,16 @@ class EditFlow(OfOneFlow, FlowFormPage):
     title = gettext_lazy("Edit flow")
     submit_label = gettext_lazy("Save")
 
-    def check(self) -> None:
-        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
-
     def form_kwargs(self) -> dict[str, Any]:
         return {**super().form_kwargs(), "fixed_queue": True}
 
     def initial(self) -> Mapping[str, Any]:
-        version = self.flow.version
-        assert version is not None
+        version = self.object.version
         node = version.document["nodes"][0]["name"]
         return from_document(version.document, version.resolved[node]["volumes"])
 
     def submit(self, data: dict[str, Any]) -> str:
-        flow = self.flow
+        flow: Flow = self.object
         assert flow.version is not None
         document = to_document(data, flow.version.document)
         try:
@@ -185,15 +172,12 @@ class EditYaml(OfOneFlow):
     form = YamlForm
     submit_label = gettext_lazy("Save")
 
-    def check(self) -> None:
-        access.require_act_on(self.actor, self.flow.queue, self.flow.owner_id)
-
     def initial(self) -> Mapping[str, Any]:
-        version = self.flow.version
+        version = self.object.version
         return {"document": rendering.dump(version.document) if version is not None else ""}
 
     def submit(self, data: dict[str, Any]) -> str:
-        flow = self.flow
+        flow: Flow = self.object
         try:
             document = yaml.safe_load(data["document"])
         except (yaml.YAMLError, RecursionError) as error:

@@ -19,11 +19,13 @@ from apps.core.scoping import EVERYTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
 from apps.flows.states import ATTEMPT_ALIVE, ATTEMPT_STATES, FLOW_STATES, RUN_STATES, Charge, FlowState, StopCause
-from apps.tenants.models import Queue, team_ids
+from apps.tenants.models import InQueue, Queue, team_ids
 
 
-class Flow(Record, Stateful):
+class Flow(InQueue, Record, Stateful):
     """A task flow: what to run and when. What it does is its current version's document.
+
+    Deleted ones stay visible as well, because their runs point at them.
 
     ``webhook_secret`` signs the calls of its webhook alarms; it is shown once when it is made.
     """
@@ -51,17 +53,6 @@ class Flow(Record, Stateful):
 
     def __str__(self) -> str:
         return self.name
-
-    @classmethod
-    def visible_to(cls, actor: Actor) -> Q:
-        """Flows of one's own teams' queues; deleted ones as well, because their runs point at them."""
-        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
-
-    def audit_scope(self) -> dict[str, Any]:
-        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
-
-    def live_scope(self) -> str:
-        return self.queue_id.hex
 
     def get_absolute_url(self) -> str:
         return reverse("flows:flow", args=[self.pk])
@@ -148,7 +139,7 @@ class Trigger(models.TextChoices):
     API = "api", _("API")
 
 
-class Run(Record, Stateful):
+class Run(InQueue, Record, Stateful):
     """One execution of a flow's version. ``scheduled_at`` is the instant it stands for, null when not scheduled.
 
     ``parameters`` are text values that the program finds as ``PARAM_<name>`` in its environment.
@@ -193,11 +184,6 @@ class Run(Record, Stateful):
     def __str__(self) -> str:
         return f"{self.flow_id} {self.scheduled_at or self.created_at}"
 
-    @classmethod
-    def visible_to(cls, actor: Actor) -> Q:
-        """Runs in the queues of one's own teams."""
-        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
-
     @property
     def name(self) -> str:
         """A run is called after its flow and the instant it stands for."""
@@ -216,17 +202,11 @@ class Run(Record, Stateful):
             return None
         return ((self.finished_at or timezone.now()) - self.started_at).total_seconds()
 
-    def audit_scope(self) -> dict[str, Any]:
-        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
-
-    def live_scope(self) -> str:
-        return self.queue_id.hex
-
     def get_absolute_url(self) -> str:
         return reverse("flows:run", args=[self.pk])
 
 
-class Attempt(Record, Stateful, Claimable, Eventful):
+class Attempt(InQueue, Record, Stateful, Claimable, Eventful):
     """One try at one node of a run: exactly one pod, or none.
 
     ``not_before`` is the earliest start (retry interval). ``pod_name`` is set before the pod is asked for, ``pod_uid``
@@ -273,11 +253,6 @@ class Attempt(Record, Stateful, Claimable, Eventful):
     def __str__(self) -> str:
         return f"{self.run_id} {self.node} {self.number}"
 
-    @classmethod
-    def visible_to(cls, actor: Actor) -> Q:
-        """Attempts in the queues of one's own teams."""
-        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
-
     @property
     def seconds(self) -> float | None:
         """How long its program ran, or has run so far."""
@@ -289,12 +264,6 @@ class Attempt(Record, Stateful, Claimable, Eventful):
     def name(self) -> str:
         """Node and number, for audit and API."""
         return f"{self.node} {self.number}"
-
-    def audit_scope(self) -> dict[str, Any]:
-        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
-
-    def live_scope(self) -> str:
-        return self.queue_id.hex
 
     def get_absolute_url(self) -> str:
         return f"{reverse('flows:run-tab', args=[self.run_id, 'log'])}?attempt={self.pk}"

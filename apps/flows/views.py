@@ -17,12 +17,12 @@ from apps.clusters import events
 from apps.core.pages import (
     Action,
     ActionPage,
-    Choice,
     Column,
     FilterField,
     ListPage,
     ObjectPage,
     Tab,
+    by_state,
     find,
     history_tab,
     url,
@@ -32,7 +32,7 @@ from apps.flows.forms import command_line
 from apps.flows.models import Flow, FlowVersion
 from apps.flows.states import FLOW_STATES, FlowState
 from apps.tenants import access
-from apps.tenants import selectors as tenants
+from apps.tenants.filters import by_owner, by_queue
 from apps.tenants.models import Role
 
 GRID_RUNS = 60
@@ -40,12 +40,6 @@ STYLES = ("flows/flows.css",)
 OBJECT_SCRIPTS = ("flows/log.js",)
 JUST_MADE = "flow-just-made"
 """The session's key for the flow whose webhook secret its maker sees on the next page, this once."""
-
-
-def queue_choices(actor: Any) -> list[Choice]:
-    """The queues to filter by."""
-    names = tenants.usable_queues(actor).values_list("name", flat=True)
-    return [Choice(value=name, label=name) for name in names]
 
 
 # --- flows -----------------------------------------------------------------------------------------------------------
@@ -80,11 +74,10 @@ class FlowList(ListPage):
         return selectors.with_last_runs(selectors.flows(self.actor))
 
     def filters(self) -> Sequence[FilterField]:
-        states = [Choice(value=s, label=FLOW_STATES.labels[s]) for s in (FlowState.ACTIVE, FlowState.PAUSED)]
         return (
-            FilterField(name="state", label=_("State"), choices=states),
-            FilterField(name="queue", label=_("Queue"), choices=queue_choices(self.actor)),
-            FilterField(name="owner", label=_("Owner"), choices=[Choice(value=self.actor.name, label=_("mine"))]),
+            by_state(FLOW_STATES, (FlowState.ACTIVE, FlowState.PAUSED)),
+            by_queue(self.actor),
+            by_owner(self.actor),
             FilterField(name="text", label=_("Search")),
         )
 
@@ -187,9 +180,7 @@ class FlowDetail(ObjectPage):
             return super().show(template, context, status=status)
         assert isinstance(flow, Flow)
         del self.request.session[JUST_MADE]
-        response = super().show(template, {**context, "secret": flow.webhook_secret.reveal()}, status=status)
-        response["Cache-Control"] = "no-store"
-        return response
+        return self.show_once(template, {**context, "secret": flow.webhook_secret.reveal()})
 
 
 def flow_actions(view: Any, flow: Flow) -> list[Action]:
@@ -272,6 +263,4 @@ class NewSecret(FlowAction):
 
     def post(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         secret = services.rotate_secret(actor=self.actor, flow=find(self.rows(), pk))
-        response = self.show("flows/secret.html", {"secret": secret})
-        response["Cache-Control"] = "no-store"
-        return response
+        return self.show_once("flows/secret.html", {"secret": secret})

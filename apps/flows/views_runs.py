@@ -22,6 +22,7 @@ from apps.core.pages import (
     ListPage,
     ObjectPage,
     Tab,
+    by_state,
     find,
     history_tab,
     url,
@@ -31,8 +32,9 @@ from apps.flows.api import offset_of
 from apps.flows.forms import command_line
 from apps.flows.models import Attempt, Run, Trigger
 from apps.flows.states import RUN_STATES, FlowState, RunState
-from apps.flows.views import OBJECT_SCRIPTS, STYLES, queue_choices
+from apps.flows.views import OBJECT_SCRIPTS, STYLES
 from apps.tenants import access
+from apps.tenants.filters import by_queue
 from apps.tenants.models import Role
 
 
@@ -62,12 +64,8 @@ class RunList(ListPage):
 
     def filters(self) -> Sequence[FilterField]:
         return (
-            FilterField(
-                name="state",
-                label=_("State"),
-                choices=[Choice(value=state, label=RUN_STATES.labels[state]) for state in RunState],
-            ),
-            FilterField(name="queue", label=_("Queue"), choices=queue_choices(self.actor)),
+            by_state(RUN_STATES, RunState),
+            by_queue(self.actor),
             FilterField(
                 name="trigger",
                 label=_("Started by"),

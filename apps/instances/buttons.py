@@ -46,7 +46,7 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
             found.append(_post(instance, "stop", _("Do not start again"), "player-stop"))
         else:
             found.append(_post(instance, "start", _("Start again"), "player-play"))
-    if may_act and instance.at_rest:
+    if may_act and instance.at_rest and instance.state != S.DELETING:
         found.append(
             Action(
                 verb="change",

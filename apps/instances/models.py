@@ -20,11 +20,13 @@ from apps.core.secret import SecretField
 from apps.core.states import StateTable
 from apps.instances.states import INSTANCE_STATES, Desired, InstanceState
 from apps.storage.models import Volume
-from apps.tenants.models import Queue, team_ids
+from apps.tenants.models import InQueue, Queue, team_ids
 
 
-class Instance(Record, Stateful, Claimable, Eventful):
+class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     """One dev instance: a StatefulSet of 0 or 1 pods, its Service, Ingress and Secret.
+
+    Members of a team see each other's; entering is the owner's alone.
 
     ``generation`` rises with each change of what is desired; ``observed_generation`` is the last one written to
     the cluster. ``launch`` counts starts and labels the pods, so that a pod of an earlier launch is never taken
@@ -75,17 +77,6 @@ class Instance(Record, Stateful, Claimable, Eventful):
 
     def __str__(self) -> str:
         return self.name
-
-    @classmethod
-    def visible_to(cls, actor: Actor) -> Q:
-        """Instances in the queues of one's own teams: members see each other's, entering is the owner's alone."""
-        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
-
-    def audit_scope(self) -> dict[str, Any]:
-        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
-
-    def live_scope(self) -> str:
-        return self.queue_id.hex
 
     def get_absolute_url(self) -> str:
         return reverse("instances:detail", args=[self.pk])

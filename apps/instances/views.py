@@ -21,13 +21,14 @@ from apps.core.manifests import yaml_tab
 from apps.core.pages import (
     Action,
     ActionPage,
-    Choice,
     Column,
     FilterField,
     FormPage,
     ListPage,
+    ObjectFormPage,
     ObjectPage,
     Tab,
+    by_state,
     find,
     history_tab,
 )
@@ -39,6 +40,7 @@ from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceStat
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants import selectors as tenants
+from apps.tenants.filters import by_owner, by_queue
 
 S = InstanceState
 
@@ -72,13 +74,10 @@ class InstanceList(ListPage):
         return selectors.visible(self.actor)
 
     def filters(self) -> Sequence[FilterField]:
-        states = [Choice(value=state, label=INSTANCE_STATES.labels[state]) for state in S if state in ALIVE]
-        queues = [Choice(value=queue.name, label=queue.name) for queue in tenants.usable_queues(self.actor)]
-        owners = [Choice(value=self.actor.name, label=_("mine"))]
         return (
-            FilterField(name="state", label=_("State"), choices=states),
-            FilterField(name="queue", label=_("Queue"), choices=queues),
-            FilterField(name="owner", label=_("Owner"), choices=owners),
+            by_state(INSTANCE_STATES, (state for state in S if state in ALIVE)),
+            by_queue(self.actor),
+            by_owner(self.actor),
             FilterField(name="text", label=_("Search")),
         )
 
@@ -222,7 +221,7 @@ class Panel(NewInstance):
         return self.show("instances/panel.html", rendering.panel(self.actor, request.POST, self.form_kwargs()))
 
 
-class ChangeInstance(FormPage):
+class ChangeInstance(ObjectFormPage):
     """Another size or image for a stopped instance."""
 
     section = "instances"
@@ -230,25 +229,21 @@ class ChangeInstance(FormPage):
     form = ChangeForm
     submit_label = gettext_lazy("Change")
 
-    @property
-    def instance(self) -> Instance:
-        """The visible instance."""
-        found: Instance = find(selectors.visible(self.actor), self.kwargs["pk"])
-        return found
+    def rows(self) -> QuerySet[Instance]:
+        return selectors.visible(self.actor)
 
     def initial(self) -> Mapping[str, Any]:
-        instance = self.instance
-        return {"image": str(instance.image_id), "size": str(instance.size_id)}
+        return {"image": str(self.object.image_id), "size": str(self.object.size_id)}
 
     def form_kwargs(self) -> dict[str, Any]:
         return {
             "images": list(choices.images(self.actor)),
             "sizes": list(choices.sizes(self.actor)),
-            "instance": self.instance,
+            "instance": self.object,
         }
 
     def submit(self, data: dict[str, Any]) -> str:
-        instance = self.instance
+        instance: Instance = self.object
         changed = {name: data[name] for name in ("image", "size") if data[name] != str(getattr(instance, f"{name}_id"))}
         services.change(actor=self.actor, instance=instance, **changed)
         return str(instance.get_absolute_url())
@@ -302,9 +297,7 @@ class RevealKey(InstanceAction):
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         key = entering.reveal_key(actor=self.actor, instance=find(self.rows(), pk))
-        response = self.show("instances/key.html", {"key": key.reveal()})
-        response["Cache-Control"] = "no-store"
-        return response
+        return self.show_once("instances/key.html", {"key": key.reveal()})
 
 
 class Enter(InstanceAction):
@@ -312,8 +305,7 @@ class Enter(InstanceAction):
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         entrance = entering.ticket(actor=self.actor, instance=find(self.rows(), pk))
-        response = self.show("instances/enter.html", {"entrance": entrance})
-        response["Cache-Control"] = "no-store"
+        response = self.show_once("instances/enter.html", {"entrance": entrance})
         response["Content-Security-Policy"] = rendering.policy_for(entrance.url)
         return response
 

@@ -16,7 +16,7 @@ from apps.core.models import Claimable, Record, Stateful
 from apps.core.scoping import EVERYTHING, ScopedManager
 from apps.core.states import StateTable
 from apps.storage.states import VOLUME_STATES, VolumeState
-from apps.tenants.models import Queue, team_ids
+from apps.tenants.models import InQueue, Queue, team_ids
 
 
 class VolumeKind(models.TextChoices):
@@ -26,7 +26,7 @@ class VolumeKind(models.TextChoices):
     DATA = "data", _("data")
 
 
-class Volume(Record, Stateful, Claimable, Eventful):
+class Volume(InQueue, Record, Stateful, Claimable, Eventful):
     """One PersistentVolumeClaim in a queue's namespace; it outlives the instances that mount it."""
 
     TABLE: ClassVar[StateTable] = VOLUME_STATES
@@ -67,12 +67,6 @@ class Volume(Record, Stateful, Claimable, Eventful):
         if actor.is_admin:
             return EVERYTHING
         return Q(queue__team_id__in=team_ids(actor)) & (Q(owner_id=actor.user_id) | Q(kind=VolumeKind.DATA))
-
-    def audit_scope(self) -> dict[str, Any]:
-        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}
-
-    def live_scope(self) -> str:
-        return self.queue_id.hex
 
     def get_absolute_url(self) -> str:
         return reverse("storage:volume", args=[self.pk])

@@ -22,8 +22,10 @@ from apps.core.pages import (
     FilterField,
     FormPage,
     ListPage,
+    ObjectFormPage,
     ObjectPage,
     Tab,
+    by_state,
     find,
     history_tab,
     url,
@@ -35,6 +37,7 @@ from apps.storage.reconcile import objects_of
 from apps.storage.states import VOLUME_STATES, VolumeState
 from apps.tenants import access, ledger
 from apps.tenants import selectors as tenants
+from apps.tenants.filters import by_owner, by_queue
 from apps.tenants.models import Queue
 
 
@@ -65,18 +68,12 @@ class VolumeList(ListPage):
         return selectors.volumes(self.actor)
 
     def filters(self) -> Sequence[FilterField]:
-        states = [
-            Choice(value=state, label=VOLUME_STATES.labels[state])
-            for state in VolumeState
-            if state != VolumeState.DELETED
-        ]
-        queues = [Choice(value=queue.name, label=queue.name) for queue in _queues(self)]
         kinds = [Choice(value=value, label=label) for value, label in VolumeKind.choices]
         return (
-            FilterField(name="state", label=_("State"), choices=states),
+            by_state(VOLUME_STATES, (state for state in VolumeState if state != VolumeState.DELETED)),
             FilterField(name="kind", label=_("Kind"), choices=kinds),
-            FilterField(name="queue", label=_("Queue"), choices=queues),
-            FilterField(name="owner", label=_("Owner"), choices=[Choice(value=self.actor.name, label=_("mine"))]),
+            by_queue(self.actor),
+            by_owner(self.actor),
             FilterField(name="name", label=_("Search")),
         )
 
@@ -184,7 +181,7 @@ class NewVolume(FormPage):
         return services.create(actor=self.actor, queue=queue, **data).get_absolute_url()
 
 
-class ExpandVolume(FormPage):
+class ExpandVolume(ObjectFormPage):
     """A larger size."""
 
     section = "volumes"
@@ -192,25 +189,21 @@ class ExpandVolume(FormPage):
     form = ExpandForm
     template = "storage/volume_form.html"
 
-    @property
-    def volume(self) -> Volume:
-        """The volume of the address."""
-        found: Volume = find(selectors.volumes(self.actor), self.kwargs["pk"])
-        return found
+    def rows(self) -> QuerySet[Volume]:
+        return selectors.volumes(self.actor)
 
-    def check(self) -> None:
-        volume = self.volume
-        access.require_act_on(self.actor, volume.queue, volume.owner_id)
+    def allow(self, obj: Volume) -> None:
+        access.require_act_on(self.actor, obj.queue, obj.owner_id)
 
     def initial(self) -> dict[str, Any]:
-        return {"size_bytes": self.volume.size_bytes}
+        return {"size_bytes": self.object.size_bytes}
 
     def extra(self) -> Mapping[str, Any]:
-        queue = self.volume.queue
+        queue = self.object.queue
         return {"rooms": [(queue, ledger.usage(queue).shares[ledger.STORAGE])]}
 
     def submit(self, data: dict[str, Any]) -> str:
-        volume = services.expand(actor=self.actor, volume=self.volume, size_bytes=data["size_bytes"])
+        volume = services.expand(actor=self.actor, volume=self.object, size_bytes=data["size_bytes"])
         return volume.get_absolute_url()
 
 

@@ -184,6 +184,29 @@ class Queue(Record, Stateful, Claimable):
         return reverse("tenants:queue", args=[self.pk])
 
 
+class InQueue(models.Model):
+    """What lives in a queue: its team's members see it, its audit entries and live updates belong there.
+
+    A model that inherits this has the foreign key ``queue``.
+    """
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """What is in the queues of one's own teams."""
+        return EVERYTHING if actor.is_admin else Q(queue__team_id__in=team_ids(actor))
+
+    def audit_scope(self) -> dict[str, Any]:
+        """The queue and its team."""
+        return {"team_id": self.queue.team_id, "queue_id": self.queue_id}  # type: ignore[attr-defined]
+
+    def live_scope(self) -> str:
+        """Everybody who may see the queue."""
+        return str(self.queue_id.hex)  # type: ignore[attr-defined]
+
+
 class Reservation(models.Model):
     """A line of the quota ledger: what one object holds of its queue until ``released_at``.
 

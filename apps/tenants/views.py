@@ -20,14 +20,15 @@ from apps.core.manifests import yaml_tab
 from apps.core.pages import (
     Action,
     ActionPage,
-    Choice,
     Column,
     FilterField,
     FormPage,
     ListPage,
+    ObjectFormPage,
     ObjectPage,
     PortalPage,
     Tab,
+    by_state,
     find,
     history_tab,
     url,
@@ -69,11 +70,8 @@ class QueueList(ListPage):
             row.usage = found[row.pk]  # type: ignore[attr-defined]
 
     def filters(self) -> Sequence[FilterField]:
-        states = [
-            Choice(value=state, label=QUEUE_STATES.labels[state]) for state in QueueState if state != QueueState.DELETED
-        ]
         return (
-            FilterField(name="state", label=_("State"), choices=states),
+            by_state(QUEUE_STATES, (state for state in QueueState if state != QueueState.DELETED)),
             FilterField(name="name", label=_("Search")),
         )
 
@@ -195,7 +193,7 @@ class NewQueue(AdminPage, FormPage):
         return queue.get_absolute_url()
 
 
-class ChangeQuota(AdminPage, FormPage):
+class ChangeQuota(AdminPage, ObjectFormPage):
     """The quota of a queue; what is used stands beside it."""
 
     section = "queues"
@@ -203,23 +201,18 @@ class ChangeQuota(AdminPage, FormPage):
     form = QuotaForm
     template = "tenants/quota_form.html"
 
-    @property
-    def queue(self) -> Queue:
-        """The queue of the address."""
-        found: Queue = find(selectors.queues(self.actor), self.kwargs["pk"])
-        return found
+    def rows(self) -> QuerySet[Queue]:
+        return selectors.queues(self.actor)
 
     def initial(self) -> dict[str, Any]:
-        queue = self.queue
-        return {name: getattr(queue, name) for name in QuotaForm.base_fields}
+        return {name: getattr(self.object, name) for name in QuotaForm.base_fields}
 
     def extra(self) -> Mapping[str, Any]:
-        queue = self.queue
-        return {"object": queue, "usage": ledger.usage(queue)}
+        return {"object": self.object, "usage": ledger.usage(self.object)}
 
     def submit(self, data: dict[str, Any]) -> str:
         data.pop("id")
-        return quotas.update(actor=self.actor, queue=self.queue, **data).get_absolute_url()
+        return quotas.update(actor=self.actor, queue=self.object, **data).get_absolute_url()
 
 
 class DeleteQueue(ActionPage):

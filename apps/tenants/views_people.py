@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.core.adminpages import AdminPage
-from apps.core.errors import PortalError
 from apps.core.pages import (
     Action,
     ActionPage,
@@ -22,12 +21,12 @@ from apps.core.pages import (
     FilterField,
     FormPage,
     ListPage,
+    ObjectFormPage,
     ObjectPage,
     PortalPage,
     Tab,
     find,
     history_tab,
-    id_of,
     url,
 )
 from apps.tenants import departures, people, selectors, teams, tokens
@@ -135,17 +134,14 @@ class NewTeam(AdminPage, FormPage):
         return teams.create(actor=self.actor, **data).get_absolute_url()
 
 
-class _OfTeam(FormPage):
+class _OfTeam(ObjectFormPage):
     section = "teams"
 
-    @property
-    def team(self) -> Team:
-        """The team of the address."""
-        found: Team = find(selectors.teams(self.actor), self.kwargs["pk"])
-        return found
+    def rows(self) -> QuerySet[Team]:
+        return selectors.teams(self.actor)
 
-    def check(self) -> None:
-        teams.require_team_admin(self.actor, self.team)
+    def allow(self, obj: Team) -> None:
+        teams.require_team_admin(self.actor, obj)
 
 
 class EditTeam(_OfTeam):
@@ -155,13 +151,11 @@ class EditTeam(_OfTeam):
     form = TeamForm
 
     def initial(self) -> dict[str, Any]:
-        team = self.team
-        return {"name": team.name, "description": team.description}
+        return {"name": self.object.name, "description": self.object.description}
 
     def submit(self, data: dict[str, Any]) -> str:
-        team = self.team
-        teams.update(actor=self.actor, team=team, name=data["name"], description=data["description"])
-        return team.get_absolute_url()
+        teams.update(actor=self.actor, team=self.object, name=data["name"], description=data["description"])
+        return str(self.object.get_absolute_url())
 
 
 class AddMembers(_OfTeam):
@@ -172,9 +166,8 @@ class AddMembers(_OfTeam):
     form = MembersForm
 
     def submit(self, data: dict[str, Any]) -> str:
-        team = self.team
-        teams.add_members(actor=self.actor, team=team, text=data["members"])
-        return team.get_absolute_url()
+        teams.add_members(actor=self.actor, team=self.object, text=data["members"])
+        return str(self.object.get_absolute_url())
 
 
 class _OnTeam(ActionPage):
@@ -275,17 +268,9 @@ class NewUser(AdminPage, FormPage):
     submit_label = gettext_lazy("Make the account")
     form = UserForm
 
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """As every form, but the answer itself shows the password: it is stored nowhere, not even in the session."""
-        form = self.form(request.POST)
-        once = request.POST.get("once", "")
-        if not form.is_valid():
-            return self.show_form(form, once=once, status=422)
-        try:
-            user, made = people.create(actor=self.actor, id=id_of(once), **form.cleaned_data)
-        except PortalError as error:
-            self.put_errors(form, error)
-            return self.show_form(form, once=once, error=error, status=error.status)
+    def submit(self, data: dict[str, Any]) -> HttpResponse:
+        """The answer itself shows the password: it is stored nowhere, not even in the session."""
+        user, made = people.create(actor=self.actor, **data)
         return show_password(self, user, made)
 
 
@@ -320,9 +305,7 @@ class ResetPassword(AdminPage, PortalPage):
 
 def show_password(view: PortalPage, user: User, password: str) -> HttpResponse:
     """The page with a password that nobody can see again."""
-    response = view.show("tenants/password_once.html", {"person": user, "password": password})
-    response["Cache-Control"] = "no-store"
-    return response
+    return view.show_once("tenants/password_once.html", {"person": user, "password": password})
 
 
 # --- one's own account -------------------------------------------------------------------------------------------
@@ -340,35 +323,13 @@ class Account(FormPage):
     def extra(self) -> Mapping[str, Any]:
         return {"tokens": selectors.tokens(self.actor), "teams": selectors.teams(self.actor).order_by("name")}
 
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+    def submit(self, data: dict[str, Any]) -> HttpResponse:
         """Make a token; its text is in this answer and never again."""
-        form = self.form(request.POST)
-        once = request.POST.get("once", "")
-        if not form.is_valid():
-            return self.show_form(form, once=once, status=422)
-        data = form.cleaned_data
-        try:
-            token, text = tokens.create(
-                actor=self.actor,
-                id=id_of(once),
-                name=data["name"],
-                days=data["days"],
-                scopes=data["scopes"].split(),
-            )
-        except PortalError as error:
-            self.put_errors(form, error)
-            return self.show_form(form, once=once, error=error, status=error.status)
-        fresh = {
-            "form": self.form(),
-            "once": str(uuid4()),
-            "error": None,
-            "made": token,
-            "made_text": text,
-            **self.extra(),
-        }
-        response = self.show(self.template, fresh)
-        response["Cache-Control"] = "no-store"
-        return response
+        token, text = tokens.create(
+            actor=self.actor, id=data["id"], name=data["name"], days=data["days"], scopes=data["scopes"].split()
+        )
+        fresh = {"form": self.form(), "once": str(uuid4()), "made": token, "made_text": text}
+        return self.show_once(self.template, {**fresh, **self.extra()})
 
 
 class RevokeToken(ActionPage):

@@ -193,7 +193,20 @@ def volumes_of(who: dict[str, Any], queue: Queue) -> list[Volume]:
 
 
 def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Size], home: Volume) -> None:
-    """One in each state."""
+    """Many that rest, then one in each state, so that those are the newest."""
+    for number in range(60):
+        Instance.objects.create(
+            name=f"sweep-{number:02d}",
+            owner=who["wei"] if number % 2 else who["admin"],
+            queue=queue,
+            image=image,
+            size=sizes[number % len(sizes)],
+            home=home,
+            state="stopped",
+            state_since=ago(days=number),
+            desired="stopped",
+            launch=1,
+        )
     rows = [
         ("train-bert", "running", "", {}),
         ("标注工具", "starting", "", {}),
@@ -224,19 +237,6 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
             ready_at=ago(seconds=2) if state == "running" else None,
             stages=stages(state),
             last_events=[] if state == "stopped" else instance_events(NOW, about=f"i-{number}-0"),
-        )
-    for number in range(60):
-        Instance.objects.create(
-            name=f"sweep-{number:02d}",
-            owner=who["wei"] if number % 2 else who["admin"],
-            queue=queue,
-            image=image,
-            size=sizes[number % len(sizes)],
-            home=home,
-            state="stopped",
-            state_since=ago(days=number),
-            desired="stopped",
-            launch=1,
         )
 
 

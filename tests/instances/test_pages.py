@@ -118,6 +118,15 @@ def test_the_overview_shows_stages_with_seconds_and_how_to_get_in(world: World, 
     assert "Show the key" in text
 
 
+def test_what_is_being_deleted_offers_no_change(world: World, client: Client) -> None:
+    instance = world.create()
+    values = {"state": "stopped", "desired": "stopped", "at_rest": True}
+    Instance.objects.as_system().filter(pk=instance.pk).update(**values)
+    assert 'data-verb="change"' in client.get(f"/instances/{instance.pk}").text
+    Instance.objects.as_system().filter(pk=instance.pk).update(state="deleting")
+    assert 'data-verb="change"' not in client.get(f"/instances/{instance.pk}").text
+
+
 def test_a_node_that_only_measures_memory_is_said_to_have_a_soft_limit(world: World, client: Client) -> None:
     instance = world.running()
     seen = {"cluster": world.queue.cluster, "name": instance.node, "ready": True, "seen_at": timezone.now()}
