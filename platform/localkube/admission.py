@@ -100,7 +100,7 @@ class Admission:
         items = [item for found in ranges for item in found["spec"]["limits"]]
         _container_defaults(pod, items)
         errors: list[str] = []
-        for container in pods.containers(pod["spec"]):
+        for container in pod["spec"].get("containers", []):
             section = container.get("resources") or {}
             requests, limits = (
                 {name: parse(amount) for name, amount in (section.get(part) or {}).items()}
@@ -116,7 +116,7 @@ class Admission:
 
 def _container_defaults(pod: Object, items: list[Object]) -> None:
     notes = []
-    for container in pods.containers(pod["spec"]):
+    for container in pod["spec"].get("containers", []):
         resources = container.setdefault("resources", {})
         for section, source, title in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
             set_here = []

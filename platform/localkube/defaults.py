@@ -6,12 +6,10 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-from localkube.pods import containers, qos_class
+from localkube.pods import qos_class
 from localkube.quantity import canonical
 from localkube.status import ApiError, Object
 from localkube.store import now
-
-_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def _container(container: Object, kind: str) -> None:
@@ -31,18 +29,16 @@ def _container(container: Object, kind: str) -> None:
             requests.setdefault(resource, amount)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
-    for probe_name in _PROBES:
-        if probe := container.get(probe_name):
-            probe_defaults = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-            container[probe_name] = probe = probe_defaults | probe
-            if "httpGet" in probe:
-                probe["httpGet"].setdefault("scheme", "HTTP")
-                probe["httpGet"].setdefault("path", "/")
+    if "readinessProbe" in container:
+        probe = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+        container["readinessProbe"] = probe = probe | container["readinessProbe"]
+        if "httpGet" in probe:
+            probe["httpGet"] = {"scheme": "HTTP", "path": "/"} | probe["httpGet"]
 
 
 def pod_spec(spec: Object, *, kind: str = "Pod") -> None:
     """Defaults of a pod's spec that a template gets as well."""
-    for container in containers(spec):
+    for container in spec.get("containers", []):
         _container(container, kind)
     spec.setdefault("restartPolicy", "" if kind == "Job" else "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -50,7 +46,7 @@ def pod_spec(spec: Object, *, kind: str = "Pod") -> None:
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
     for volume in spec.get("volumes") or ():
-        for source in ("secret", "configMap", "projected", "downwardAPI"):
+        for source in ("secret", "configMap"):
             if source in volume:
                 volume[source].setdefault("defaultMode", 0o644)
         if len(volume) == 1:

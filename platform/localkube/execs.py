@@ -1,4 +1,4 @@
-"""exec and attach over WebSocket: the subprotocols v4 and v5 of `channel.k8s.io`."""
+"""exec over WebSocket: the subprotocols v4 and v5 of `channel.k8s.io`."""
 
 from __future__ import annotations
 
@@ -43,21 +43,18 @@ def _outcome(exit_code: int | None) -> Object:
     }
 
 
-async def serve(runtime: NodeRuntime, pod: Object, request: web.BaseRequest, *, attach: bool) -> web.StreamResponse:
+async def serve(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> web.StreamResponse:
     """Relay one session. Raises ApiError before the upgrade for what cannot start."""
     container = container_of(pod, request.query.get("container"))
     command = request.query.getall("command", [])
     tty, stdin = requests.flag(request, "tty"), requests.flag(request, "stdin")
     wanted = {channel for channel, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if requests.flag(request, name)}
-    if not command and not attach:
+    if not command:
         raise status.bad_request("you must specify at least 1 command for the container")
     if not wanted and not stdin:
         raise status.bad_request("you must specify at least one of stdin, stdout, stderr")
-    require_websocket(request, "attach" if attach else "exec")
-    if attach:
-        session = await runtime.attach(pod, container, tty=tty, stdin=stdin)
-    else:
-        session = await runtime.exec(pod, container, command, tty=tty, stdin=stdin)
+    require_websocket(request, "exec")
+    session = await runtime.exec(pod, container, command, tty=tty, stdin=stdin)
     socket = web.WebSocketResponse(protocols=_PROTOCOLS, max_msg_size=0, compress=False, timeout=1.0)
     try:
         await socket.prepare(request)
@@ -108,9 +105,8 @@ def container_of(pod: Object, wanted: str | None) -> str:
     """The container a request means. Raises ApiError 400 when it names none of the pod's, or must choose one."""
     name = pod["metadata"]["name"]
     main = [container["name"] for container in pod["spec"]["containers"]]
-    names = main + [container["name"] for container in pod["spec"].get("initContainers") or ()]
     if wanted:
-        if wanted not in names:
+        if wanted not in main:
             raise status.bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     annotated = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")

@@ -18,54 +18,24 @@ Leaves = dict[Path, Any]
 
 LIST_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "containers": ("name",),
-    "initContainers": ("name",),
-    "ephemeralContainers": ("name",),
     "env": ("name",),
     "volumes": ("name",),
     "volumeMounts": ("mountPath",),
-    "volumeDevices": ("devicePath",),
     "imagePullSecrets": ("name",),
-    "hostAliases": ("ip",),
-    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
     "conditions": ("type",),
     "ownerReferences": ("uid",),
-    "podIPs": ("ip",),
-    "secrets": ("name",),
-    "readinessGates": ("conditionType",),
     "taints": ("key", "effect"),
 }
 """Lists merged by key. `ports` depends on where it stands: see `_list_keys`."""
 
 SET_LISTS: Final = ("finalizers", "accessModes")
-ATOMIC_MAPS: Final = (
-    "selector",
-    "nodeSelector",
-    "secretKeyRef",
-    "configMapKeyRef",
-    "fieldRef",
-    "resourceFieldRef",
-    "claimRef",
-    "involvedObject",
-    "podSelector",
-    "namespaceSelector",
-    "labelSelector",
-)
+ATOMIC_MAPS: Final = ("selector", "nodeSelector", "fieldRef", "claimRef", "involvedObject", "podSelector")
 _PORT_KEYS: Final = {"containerPort": ("containerPort", "protocol"), "port": ("port", "protocol")}
-_SYSTEM: Final = frozenset(
-    {
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-        "name",
-        "namespace",
-        "selfLink",
-        "generateName",
-    }
+_SYSTEM: Final = (
+    "uid resourceVersion creationTimestamp generation deletionTimestamp deletionGracePeriodSeconds managedFields name "
+    "namespace selfLink generateName"
 )
+"""Of the metadata: what only the server sets, and what names the object."""
 
 
 def _list_keys(name: str, items: list[Any]) -> tuple[str, ...] | None:
@@ -127,7 +97,7 @@ def leaves(obj: Object) -> Leaves:
             continue
         if key == "metadata":
             for name, item in value.items():
-                if name not in _SYSTEM and item is not None:
+                if name not in _SYSTEM.split() and item is not None:
                     _walk(item, name, ("f:metadata", f"f:{name}"), out)
         elif value is not None:
             _walk(value, key, (f"f:{key}",), out)

@@ -7,7 +7,6 @@ from typing import Final
 
 from localkube import status, validation
 from localkube.naming import Errors
-from localkube.pods import containers
 from localkube.quantity import parse
 from localkube.resources import Resource
 from localkube.status import FieldError, Object
@@ -32,8 +31,8 @@ def _except(spec: Object, *names: str) -> Object:
 
 def _pod_update(old: Object, new: Object) -> Errors:
     def frozen(spec: Object) -> Object:
-        fixed = _except(spec, "activeDeadlineSeconds", "tolerations", "containers", "initContainers")
-        fixed["containers"] = [_except(container, "image") for container in containers(spec)]
+        fixed = _except(spec, "activeDeadlineSeconds", "tolerations", "containers")
+        fixed["containers"] = [_except(container, "image") for container in spec["containers"]]
         return fixed
 
     kept = all(toleration in new["spec"].get("tolerations", []) for toleration in old["spec"].get("tolerations", []))

@@ -8,7 +8,7 @@ from localkube.fieldsets import LIST_KEYS
 from localkube.status import ApiError, Object
 
 _PRIMITIVE_MERGE: Final = ("finalizers",)
-_REPLACED: Final = ("taints", "readinessGates")
+_REPLACED: Final = ("taints",)
 
 
 def json_merge(target: Any, patch: Any) -> Any:

@@ -87,9 +87,8 @@ def pod_spec_errors(field: str, spec: Object, policies: tuple[str, ...] = ("Alwa
     if not spec.get("containers"):
         errors.append(FieldError.required(f"{field}.containers"))
     seen: set[str] = set()
-    for part in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(part) or ()):
-            errors += _container(f"{field}.{part}[{index}]", container, seen, volumes)
+    for index, container in enumerate(spec.get("containers") or ()):
+        errors += _container(f"{field}.containers[{index}]", container, seen, volumes)
     policy = spec.get("restartPolicy")
     if policies == ("Never", "OnFailure") and policy not in policies:
         if policy:

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from localkube.quantity import ZERO, Quantity, parse
 from localkube.status import Object
 
 Amounts = dict[str, Quantity]
 
 
-def containers(spec: Object) -> list[Object]:
-    """Init containers, then containers."""
-    return [*spec.get("initContainers", []), *spec.get("containers", [])]
-
-
 def _amounts(container: Object, section: str) -> Amounts:
     return {name: parse(value) for name, value in (container.get("resources", {}).get(section) or {}).items()}
 
 
-def _merge(total: Amounts, more: Amounts, combine: Any) -> None:
-    for name, amount in more.items():
-        total[name] = combine(total.get(name, ZERO), amount)
-
-
 def resources(spec: Object, section: str) -> Amounts:
-    """Requests or limits of a whole pod: the sum over containers, at least each init container's own.
-
-    Init containers that restart always (sidecars) run beside the others and are added.
-    """
+    """Requests or limits of a whole pod: the sum over its containers."""
     total: Amounts = {}
     for container in spec.get("containers", []):
-        _merge(total, _amounts(container, section), Quantity.__add__)
-    beside: Amounts = {}
-    highest: Amounts = {}
-    for container in spec.get("initContainers", []):
-        if container.get("restartPolicy") == "Always":
-            _merge(beside, _amounts(container, section), Quantity.__add__)
-            _merge(total, _amounts(container, section), Quantity.__add__)
-            _merge(highest, beside, max)
-        else:
-            alone = dict(beside)
-            _merge(alone, _amounts(container, section), Quantity.__add__)
-            _merge(highest, alone, max)
-    _merge(total, highest, max)
+        for name, amount in _amounts(container, section).items():
+            total[name] = total.get(name, ZERO) + amount
     return total
 
 
@@ -55,7 +29,7 @@ def ended(pod: Object) -> bool:
 def qos_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort, as the server writes into the status of a new pod."""
     requests, limits, guaranteed = False, False, True
-    for container in containers(spec):
+    for container in spec.get("containers", []):
         section = container.get("resources", {})
         requested = {k: parse(v) for k, v in (section.get("requests") or {}).items() if k in ("cpu", "memory")}
         limited = {k: parse(v) for k, v in (section.get("limits") or {}).items() if k in ("cpu", "memory")}

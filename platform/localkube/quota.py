@@ -75,7 +75,7 @@ def _must_specify(quota: Object, pod: Object) -> str:
     missing: dict[str, list[str]] = defaultdict(list)
     for name in sorted(set(quota["spec"].get("hard") or {}) & set(_COMPUTE)):
         section, _, resource = name.rpartition(".")
-        for container in pods.containers(pod["spec"]):
+        for container in pod["spec"]["containers"]:
             stated = container.get("resources", {}).get(section or "requests") or {}
             if resource not in stated:
                 missing[name].append(container["name"])

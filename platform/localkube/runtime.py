@@ -64,9 +64,6 @@ class NodeRuntime(Protocol):
     async def exec(self, pod: Object, container: str, command: list[str], *, tty: bool, stdin: bool) -> ExecSession:
         """Start a command beside the container's own. Raises ApiError when the container does not run."""
 
-    async def attach(self, pod: Object, container: str, *, tty: bool, stdin: bool) -> ExecSession:
-        """Follow the output of the container's own process. Raises ApiError 501 when not possible."""
-
     async def dial(self, pod: Object, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a port inside the pod. Raises OSError when nothing listens there."""
 
@@ -98,9 +95,6 @@ class NoNode:
         raise _no_node()
 
     async def exec(self, pod: Object, container: str, command: list[str], *, tty: bool, stdin: bool) -> ExecSession:
-        raise _no_node()
-
-    async def attach(self, pod: Object, container: str, *, tty: bool, stdin: bool) -> ExecSession:
         raise _no_node()
 
     async def dial(self, pod: Object, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

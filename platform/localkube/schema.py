@@ -63,16 +63,16 @@ _TYPES: Final[dict[str, str]] = {
         "IntOrString": "targetPort",
         "Time": "creationTimestamp deletionTimestamp lastTransitionTime firstTimestamp lastTimestamp eventTime "
         "startTime completionTime renewTime startedAt finishedAt timeAdded",
-        "Quantity": "sizeLimit divisor",
+        "Quantity": "sizeLimit",
         "map[string]string": "labels annotations matchLabels nodeSelector data stringData binaryData",
         "ResourceList": "requests hard capacity allocatable used default defaultRequest max min",
-        "list of struct": "containers initContainers env envFrom ports volumes volumeMounts tolerations taints rules "
+        "list of struct": "containers env ports volumes volumeMounts tolerations taints rules "
         "conditions ownerReferences managedFields paths items matchExpressions containerStatuses versions ingress "
-        "egress endpoints initContainerStatuses",
+        "egress endpoints",
         "list of string": "command args finalizers accessModes values policyTypes clusterIPs shortNames categories",
-        "struct": "metadata spec template selector resources securityContext readinessProbe livenessProbe startupProbe "
-        "httpGet tcpSocket exec persistentVolumeClaim emptyDir secret configMap projected downwardAPI backend service "
-        "http updateStrategy names involvedObject source state lastState podSelector claimRef subresources fieldsV1",
+        "struct": "metadata spec template selector resources securityContext readinessProbe "
+        "httpGet persistentVolumeClaim emptyDir secret configMap backend service "
+        "http updateStrategy involvedObject source state lastState podSelector claimRef subresources fieldsV1",
     }.items()
     for name in names.split()
 }
@@ -80,7 +80,8 @@ _TYPES: Final[dict[str, str]] = {
 
 def check(resource: Resource, obj: Object) -> None:
     """Refuse a body of the wrong types (ApiError 400) or with unknown fields (501), and drop its nulls in place."""
-    known = {"metadata": obj.get("metadata")} if resource.custom else obj
+    foreign = resource.custom or resource.key == "customresourcedefinitions"
+    known = {"metadata": obj.get("metadata")} if foreign else obj
     try:
         _check_fields(known, resource.kind)
         if not isinstance(obj.get("status", {}), dict):
@@ -88,7 +89,7 @@ def check(resource: Resource, obj: Object) -> None:
     except _Mismatch as mismatch:
         head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         raise status.bad_request(f"{head}: {mismatch}") from None
-    if resource.custom or resource.key == "customresourcedefinitions":
+    if foreign:
         return
     top = TOP.get(resource.key, "spec").split()
     unknown = [name for name in obj if name not in ("apiVersion", "kind", "metadata", "status", *top)]

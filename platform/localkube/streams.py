@@ -1,4 +1,4 @@
-"""Logs, exec, attach and port-forward: what a pod's process says and hears, over HTTP and WebSocket."""
+"""Logs, exec and port-forward: what a pod's process says and hears, over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def serve(store: Store, runtime: NodeRuntime, target: Target, request: web
         raise status.bad_request(f"pod {target.name} does not have a host assigned")
     if target.subresource == "portforward":
         return await portforward.serve(runtime, pod, request)
-    return await execs.serve(runtime, pod, request, attach=target.subresource == "attach")
+    return await execs.serve(runtime, pod, request)
 
 
 def _since(request: web.BaseRequest, name: str) -> datetime | None:

@@ -139,9 +139,6 @@ class FakeNode:
         self.sessions.append(session)
         return session
 
-    async def attach(self, pod, container, *, tty, stdin):
-        raise ApiError(501, "localkube does not implement attach")
-
     async def dial(self, pod, port):
         if port != 7777:
             raise ConnectionRefusedError(111, "Connection refused")

@@ -304,7 +304,15 @@ def test_a_custom_resource_is_served_and_goes_with_its_definition(api, ns):
             "group": "example.com",
             "scope": "Namespaced",
             "names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]},
-            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}],
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"properties": {"name": {"type": "object"}}}},
+                }
+            ],
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -27,7 +27,6 @@ class Timing:
     longest_backoff_s: float = 300.0
     stable_s: float = 600.0
     """A container that ran this long starts without back-off again."""
-    config_retry_s: float = 5.0
     mount_retry_s: float = 0.5
     shutdown_grace_s: float = 10.0
     """A pod gets no more when localkube stops, whatever its own grace period: a person waits for Ctrl-C."""
@@ -64,7 +63,6 @@ class Context:
 
     def event(self, pod: Object, reason: str, message: str, *, warning: bool = False, container: str = "") -> None:
         """Record an event about a pod, or about one of its containers, as the kubelet."""
-        kind = "initContainers" if _is_init(pod, container) else "containers"
         events.record(
             self.store,
             pod,
@@ -73,12 +71,8 @@ class Context:
             component="kubelet",
             type_="Warning" if warning else "Normal",
             host=self.node_name,
-            field_path=f"spec.{kind}{{{container}}}" if container else "",
+            field_path=f"spec.containers{{{container}}}" if container else "",
         )
-
-
-def _is_init(pod: Object, container: str) -> bool:
-    return any(entry["name"] == container for entry in pod["spec"].get("initContainers", []))
 
 
 def container_id(pod_uid: str, name: str, restarts: int) -> str:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from localkube.node import containers
 from localkube.node.agents import Agent, AgentError, wake
 from localkube.node.podstatus import ContainerState
-from localkube.node.volumes import VolumeError
 from localkube.runtime import STDERR, STDOUT
 from localkube.status import ApiError, bad_request
 
@@ -150,10 +149,7 @@ async def open_session(
     if agent is None or not container.running_since or container.terminated:
         raise bad_request(f"container {container.name} is not running")
     spec = worker.spec_of(container.name)
-    try:
-        env = containers.environment(worker.pod, spec, worker.launcher.lookup)
-    except (containers.ConfigError, VolumeError) as error:
-        raise ApiError(500, f"Internal error occurred: {error}") from error
+    env = containers.environment(worker.pod, spec)
     if tty:
         env.setdefault("TERM", "xterm")
     pairs = [] if tty else [os.pipe() for _ in range(3)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from localkube.node.containers import FIELD_PATHS
 from localkube.status import Object
 
 ACTED_ON: Final = "acted on"
@@ -16,18 +17,13 @@ SILENT: Final = "silent"
 """Filled in by the server or meaningless on a single node; neither acted on nor worth a warning."""
 
 _PROBE: Final = {
-    "httpGet": {"path": ACTED_ON, "port": ACTED_ON, "host": STORED, "scheme": SILENT, "httpHeaders": ACTED_ON},
-    "tcpSocket": {"port": ACTED_ON, "host": STORED},
-    "exec": {"command": ACTED_ON},
+    "httpGet": {"path": ACTED_ON, "port": ACTED_ON, "scheme": SILENT},
     "initialDelaySeconds": ACTED_ON,
     "timeoutSeconds": ACTED_ON,
     "periodSeconds": ACTED_ON,
     "successThreshold": ACTED_ON,
     "failureThreshold": ACTED_ON,
-    "terminationGracePeriodSeconds": ACTED_ON,
 }
-_SOURCE: Final = {"name": ACTED_ON, "key": ACTED_ON, "optional": ACTED_ON}
-_ITEMS: Final = ACTED_ON
 
 CONTAINER: Final[dict[str, Any]] = {
     "name": ACTED_ON,
@@ -39,28 +35,15 @@ CONTAINER: Final[dict[str, Any]] = {
     "env": {
         "name": ACTED_ON,
         "value": ACTED_ON,
-        "valueFrom": {
-            "secretKeyRef": _SOURCE,
-            "configMapKeyRef": _SOURCE,
-            "fieldRef": {"fieldPath": ACTED_ON, "apiVersion": SILENT},
-            "resourceFieldRef": {"resource": ACTED_ON, "divisor": ACTED_ON, "containerName": STORED},
-        },
-    },
-    "envFrom": {
-        "prefix": ACTED_ON,
-        "secretRef": {"name": ACTED_ON, "optional": ACTED_ON},
-        "configMapRef": {"name": ACTED_ON, "optional": ACTED_ON},
+        "valueFrom": {"fieldRef": {"fieldPath": ACTED_ON, "apiVersion": SILENT}},
     },
     "ports": {"name": ACTED_ON, "containerPort": ACTED_ON, "protocol": SILENT},
     "resources": {"requests": ACTED_ON, "limits": ACTED_ON},
-    "volumeMounts": {"name": ACTED_ON, "mountPath": ACTED_ON, "readOnly": ACTED_ON, "subPath": ACTED_ON},
+    "volumeMounts": {"name": ACTED_ON, "mountPath": ACTED_ON, "readOnly": ACTED_ON},
     "readinessProbe": _PROBE,
-    "livenessProbe": _PROBE,
-    "startupProbe": _PROBE,
     "securityContext": {
         "runAsUser": ACTED_ON,
         "runAsGroup": ACTED_ON,
-        "readOnlyRootFilesystem": ACTED_ON,
         "runAsNonRoot": SILENT,
         "allowPrivilegeEscalation": SILENT,
         "privileged": SILENT,
@@ -69,63 +52,38 @@ CONTAINER: Final[dict[str, Any]] = {
     },
     "terminationMessagePath": ACTED_ON,
     "terminationMessagePolicy": ACTED_ON,
-    "stdin": STORED,
-    "stdinOnce": STORED,
-    "tty": STORED,
 }
-
-_PROJECTION: Final = {"name": ACTED_ON, "items": _ITEMS, "optional": ACTED_ON, "defaultMode": ACTED_ON}
-_DOWNWARD: Final = {"items": _ITEMS, "defaultMode": ACTED_ON}
 
 VOLUME: Final[dict[str, Any]] = {
     "name": ACTED_ON,
     "persistentVolumeClaim": {"claimName": ACTED_ON, "readOnly": ACTED_ON},
     "emptyDir": {"medium": ACTED_ON, "sizeLimit": ACTED_ON},
-    "secret": {"secretName": ACTED_ON, "items": _ITEMS, "optional": ACTED_ON, "defaultMode": ACTED_ON},
-    "configMap": _PROJECTION,
-    "downwardAPI": _DOWNWARD,
-    "projected": {
-        "defaultMode": ACTED_ON,
-        "sources": {"secret": _PROJECTION, "configMap": _PROJECTION, "downwardAPI": _DOWNWARD},
-    },
+    "secret": {"secretName": ACTED_ON, "defaultMode": ACTED_ON},
+    "configMap": {"name": ACTED_ON, "defaultMode": ACTED_ON},
 }
 
 SPEC: Final[dict[str, Any]] = {
     "containers": CONTAINER,
-    "initContainers": CONTAINER,
     "volumes": VOLUME,
     "restartPolicy": ACTED_ON,
     "terminationGracePeriodSeconds": ACTED_ON,
     "activeDeadlineSeconds": ACTED_ON,
     "nodeName": ACTED_ON,
     "nodeSelector": ACTED_ON,
-    "affinity": {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": ACTED_ON,
-            "preferredDuringSchedulingIgnoredDuringExecution": STORED,
-        },
-        "podAffinity": STORED,
-        "podAntiAffinity": STORED,
-    },
     "tolerations": ACTED_ON,
     "schedulerName": ACTED_ON,
-    "schedulingGates": ACTED_ON,
     "priorityClassName": ACTED_ON,
     "priority": ACTED_ON,
     "preemptionPolicy": SILENT,
     "hostname": ACTED_ON,
-    "hostAliases": ACTED_ON,
     "subdomain": STORED,
     "serviceAccountName": SILENT,
     "serviceAccount": SILENT,
     "automountServiceAccountToken": SILENT,
     "enableServiceLinks": SILENT,
     "dnsPolicy": SILENT,
-    "dnsConfig": STORED,
     "imagePullSecrets": STORED,
     "runtimeClassName": STORED,
-    "topologySpreadConstraints": STORED,
-    "shareProcessNamespace": STORED,
     "hostUsers": SILENT,
     "securityContext": {
         "runAsUser": ACTED_ON,
@@ -133,7 +91,6 @@ SPEC: Final[dict[str, Any]] = {
         "runAsNonRoot": SILENT,
         "fsGroup": SILENT,
         "fsGroupChangePolicy": SILENT,
-        "supplementalGroups": STORED,
         "seccompProfile": STORED,
     },
 }
@@ -144,11 +101,6 @@ def check_pod(pod: Object) -> tuple[list[str], list[str]]:
     warnings: list[str] = []
     refusals: list[str] = []
     _walk(pod.get("spec", {}), SPEC, "spec", warnings, refusals)
-    for index, volume in enumerate(pod.get("spec", {}).get("volumes", [])):
-        kinds = set(volume) - {"name"}
-        if not kinds:
-            refusals.append(f"spec.volumes[{index}]: a volume needs a source")
-    _check_sub_paths(pod.get("spec", {}), refusals)
     _check_values(pod.get("spec", {}), warnings, refusals)
     return warnings, refusals
 
@@ -184,29 +136,21 @@ def _walk(value: Any, table: Any, path: str, warnings: list[str], refusals: list
             _walk(inner, known, where, warnings, refusals)
 
 
-def _check_sub_paths(spec: Object, refusals: list[str]) -> None:
-    """subPath on data that the pod writes itself could lead out of the volume by a symbolic link."""
-    safe = {v["name"] for v in spec.get("volumes", []) if {"secret", "configMap", "projected", "downwardAPI"} & set(v)}
-    for kind in ("initContainers", "containers"):
-        for number, container in enumerate(spec.get(kind, [])):
-            for index, mount in enumerate(container.get("volumeMounts", [])):
-                path = mount.get("subPath")
-                where = f"spec.{kind}[{number}].volumeMounts[{index}].subPath"
-                if path and (mount["name"] not in safe or ".." in path.split("/") or path.startswith("/")):
-                    refusals.append(f"{where}: localkube does not implement this field for such a volume")
-
-
 def _check_values(spec: Object, warnings: list[str], refusals: list[str]) -> None:
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind, [])):
-            where = f"spec.{kind}[{index}]"
-            if (container.get("securityContext") or {}).get("privileged"):
-                refusals.append(f"{where}.securityContext.privileged: localkube grants it to nobody")
-            for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
-                get = (container.get(probe) or {}).get("httpGet") or {}
-                if get.get("scheme", "HTTP").upper() != "HTTP":
-                    refusals.append(f"{where}.{probe}.httpGet.scheme: localkube does not implement HTTPS probes")
+    for index, container in enumerate(spec.get("containers", [])):
+        where = f"spec.containers[{index}]"
+        if (container.get("securityContext") or {}).get("privileged"):
+            refusals.append(f"{where}.securityContext.privileged: localkube grants it to nobody")
+        probe = container.get("readinessProbe")
+        if probe and (probe.get("httpGet") or {"scheme": "none"}).get("scheme", "HTTP") != "HTTP":
+            refusals.append(f"{where}.readinessProbe: localkube implements no probe but httpGet by HTTP")
+        for entry in container.get("env", []):
+            path = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+            if path is not None and path not in FIELD_PATHS:
+                refusals.append(f"{where}.env: localkube does not implement the fieldPath {path}")
     for index, volume in enumerate(spec.get("volumes", [])):
+        if set(volume) == {"name"}:
+            refusals.append(f"spec.volumes[{index}]: a volume needs a source")
         empty = volume.get("emptyDir") or {}
         if empty.get("sizeLimit") and empty.get("medium") != "Memory":
             warnings.append(f"spec.volumes[{index}].emptyDir.sizeLimit: stored, but acted on for medium Memory alone")

@@ -25,7 +25,7 @@ from localkube.node.services import Services
 from localkube.node.volumes import VolumeError, Volumes, loop_devices_work
 from localkube.node.worker import Worker
 from localkube.runtime import ExecSession
-from localkube.status import Object, bad_request, not_implemented
+from localkube.status import Object, bad_request
 from localkube.store import Store, now
 
 log = logging.getLogger(__name__)
@@ -208,9 +208,8 @@ class Kubelet:
                 continue
             for volume in worker.pod["spec"].get("volumes", []):
                 place = worker.launcher.folder / "volumes" / volume["name"]
-                projected = any(kind in volume for kind in ("secret", "configMap", "projected"))
-                if projected and place.exists():
-                    with contextlib.suppress(VolumeError):  # a key went missing: the pod keeps what it has
+                if ("secret" in volume or "configMap" in volume) and place.exists():
+                    with contextlib.suppress(VolumeError):
                         self.context.volumes.project(worker.pod, volume, place, worker.launcher.host_uid)
 
     def _on_volume(self, event: str, volume: Object) -> None:
@@ -274,9 +273,6 @@ class Kubelet:
         if state is None:
             raise bad_request(f"container {container} is not valid for pod {worker.name}")
         return await execs.open_session(worker, state, command, tty=tty, stdin=stdin)
-
-    async def attach(self, pod: Object, container: str, *, tty: bool, stdin: bool) -> ExecSession:
-        raise not_implemented("attach; read the log with follow, or exec a command")
 
     async def dial(self, pod: Object, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         worker = self._workers.get(pod["metadata"]["uid"])

@@ -19,7 +19,7 @@ from localkube.node.logs import parse as parse_line
 from localkube.node.network import Egress, Network, nameservers
 from localkube.node.podstatus import ContainerState
 from localkube.node.sandbox import Bind, Sandbox, bwrap_options, identity_files, system_binds
-from localkube.node.volumes import Source, VolumeError
+from localkube.node.volumes import Source
 from localkube.quantity import parse
 from localkube.status import Object
 from localkube.store import now
@@ -44,10 +44,6 @@ class Launcher:
         self._sources: dict[str, Source] = {}
         self._staged: list[str] = []
         self._groups: dict[str, Group] = {}
-
-    def lookup(self, kind: str, name: str) -> dict[str, bytes] | None:
-        """The content of a Secret or ConfigMap of the pod's namespace."""
-        return self._context.volumes.data(kind, self._pod["metadata"]["namespace"], name)
 
     def log(self, container: str, number: int) -> Path:
         """The log file of a container's start number `number`."""
@@ -123,8 +119,7 @@ class Launcher:
     def _write_identity(self, address: str, resolvers: list[str]) -> None:
         spec, name = self._pod["spec"], self._pod["metadata"]["name"]
         uid, gid = containers.user(self._pod, spec["containers"][0])
-        aliases = [(entry["ip"], entry["hostnames"]) for entry in spec.get("hostAliases", [])]
-        files = identity_files(uid=uid, gid=gid, hostname=name, address=address, aliases=aliases, nameservers=resolvers)
+        files = identity_files(uid=uid, gid=gid, hostname=name, address=address, nameservers=resolvers)
         for folder in ("etc", "term"):
             (self.folder / folder).mkdir(exist_ok=True)
         for file, text in files.items():
@@ -148,27 +143,14 @@ class Launcher:
             container.get("terminationMessagePath") or "/dev/termination-log",
             read_only=False,
         )
+        own = [Bind(str(self.folder / "etc" / name), f"/etc/{name}") for name in _IDENTITY]
         return containers.sandbox(
-            self._pod_now(),
-            container,
-            image=image,
-            sources=self._sources,
-            own_files=[Bind(str(self.folder / "etc" / name), f"/etc/{name}") for name in _IDENTITY],
-            termination_log=term,
-            lookup=self.lookup,
+            self._pod_now(), container, image=image, sources=self._sources, own_binds=[*own, term]
         )
 
     def _pod_now(self) -> Object:
         metadata = self._pod["metadata"]
         return self._context.store.peek("pods", metadata["namespace"], metadata["name"]) or self._pod
-
-    def problem(self, container: Object, image: Image) -> str | None:
-        """What is missing before this container can start, in the kubelet's words."""
-        try:
-            self._sandbox(container, image)
-        except (containers.ConfigError, VolumeError) as error:
-            return str(error)
-        return None
 
     async def start(self, agent: Agent, state: ContainerState, container: Object, image: Image) -> str:
         """Start a container under its limits; returns when (RFC 3339). Raises AgentError."""
@@ -215,18 +197,11 @@ class Launcher:
             return "ended"
         child = await self._child(agent, state) if agent else None
         if child and child["code"] is None:
-            limits = self._limits(state.name)
-            self._groups[state.name] = self._context.limits.adopt(
-                f"{self.uid}-{state.name}", memory=parse(limits.get("memory", "0")).value or None, pid=child["pid"]
-            )
+            container = next(entry for entry in self._pod["spec"]["containers"] if entry["name"] == state.name)
+            memory = parse((container.get("resources", {}).get("limits") or {}).get("memory", "0")).value
+            name = f"{self.uid}-{state.name}"
+            self._groups[state.name] = self._context.limits.adopt(name, memory=memory or None, pid=child["pid"])
         return "running"
-
-    def _limits(self, name: str) -> Object:
-        spec = self._pod["spec"]
-        for entry in (*spec.get("initContainers", []), *spec["containers"]):
-            if entry["name"] == name:
-                return entry.get("resources", {}).get("limits") or {}
-        return {}
 
     @staticmethod
     async def _child(agent: Agent, state: ContainerState) -> dict[str, Any] | None:

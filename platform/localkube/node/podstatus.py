@@ -18,11 +18,9 @@ class ContainerState:
 
     name: str
     image: str
-    init: bool = False
     image_id: str = ""
     restarts: int = 0
     ready: bool = False
-    started: bool = False
     waiting: tuple[str, str] = ("ContainerCreating", "")
     running_since: str | None = None
     terminated: Object | None = None
@@ -33,7 +31,7 @@ class ContainerState:
         if self.terminated:
             self.last = self.terminated
         self.waiting, self.running_since, self.terminated = (reason, message), None, None
-        self.ready = self.started = False
+        self.ready = False
 
     def run(self, since: str) -> None:
         """Its process started (RFC 3339)."""
@@ -44,7 +42,7 @@ class ContainerState:
     def end(self, ended: Object) -> None:
         """Its process ended; `ended` is the `terminated` state."""
         self.running_since, self.terminated = None, ended
-        self.ready = self.started = False
+        self.ready = False
 
     @property
     def succeeded(self) -> bool:
@@ -60,31 +58,30 @@ class ContainerState:
         else:
             reason, message = self.waiting
             state = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
-        ready = self.succeeded if self.init else self.ready
         return {
             "name": self.name,
             "state": state,
             "lastState": {"terminated": self.last} if self.last else {},
-            "ready": ready,
+            "ready": self.ready,
             "restartCount": self.restarts,
             "image": self.image,
             "imageID": self.image_id,
             **({"containerID": self.container_id} if self.container_id else {}),
-            "started": self.started or (self.init and self.running_since is not None),
+            "started": self.running_since is not None,
         }
 
     container_id: str = ""
 
     @classmethod
-    def load(cls, container: Object, init: bool, status: Object | None) -> ContainerState:
+    def load(cls, container: Object, status: Object | None) -> ContainerState:
         """From what the store remembers of it (after a restart of localkube)."""
-        made = cls(container["name"], container["image"], init)
+        made = cls(container["name"], container["image"])
         if status:
             made.restarts = status.get("restartCount", 0)
             made.last = status.get("lastState", {}).get("terminated")
             made.terminated = status.get("state", {}).get("terminated")
             made.running_since = status.get("state", {}).get("running", {}).get("startedAt")
-            made.ready, made.started = bool(status.get("ready")), bool(status.get("started"))
+            made.ready = bool(status.get("ready"))
             made.image_id = status.get("imageID", "")
             made.container_id = status.get("containerID", "")
         return made
@@ -113,7 +110,6 @@ def _seconds(stamp: str) -> str:
 class PodState:
     """The pod as its worker sees it."""
 
-    init: list[ContainerState] = field(default_factory=list)
     main: list[ContainerState] = field(default_factory=list)
     start_time: str = ""
     address: str = ""
@@ -122,15 +118,11 @@ class PodState:
     disrupted: str = ""
     """Why the pod was ended from outside, for the condition DisruptionTarget."""
 
-    @property
-    def initialized(self) -> bool:
-        return all(state.succeeded for state in self.init)
-
     def phase(self) -> str:
         if self.final:
             return self.final[0]
         begun = any(state.running_since or state.terminated or state.restarts for state in self.main)
-        return "Running" if begun and self.initialized else "Pending"
+        return "Running" if begun else "Pending"
 
 
 def write_status(pod: Object, state: PodState, *, at: str, host: str) -> None:
@@ -147,8 +139,6 @@ def write_status(pod: Object, state: PodState, *, at: str, host: str) -> None:
                 status[key] = text
     if state.address:
         status["podIP"], status["podIPs"] = state.address, [{"ip": state.address}]
-    if state.init:
-        status["initContainerStatuses"] = [container.describe() for container in state.init]
     status["containerStatuses"] = [container.describe() for container in state.main]
     _write_conditions(pod, state, at)
 
@@ -157,13 +147,7 @@ def _write_conditions(pod: Object, state: PodState, at: str) -> None:
     set_condition(pod, "PodScheduled", "True", at=at)
     succeeded = state.final is not None and state.final[0] == "Succeeded"
     set_condition(pod, "PodReadyToStartContainers", "True" if state.address and not state.final else "False", at=at)
-    if state.initialized:
-        reason = "PodCompleted" if succeeded else ""
-        set_condition(pod, "Initialized", "True", reason=reason, at=at)
-    else:
-        waiting = " ".join(container.name for container in state.init if not container.succeeded)
-        text = f"containers with incomplete status: [{waiting}]"
-        set_condition(pod, "Initialized", "False", reason="ContainersNotInitialized", message=text, at=at)
+    set_condition(pod, "Initialized", "True", reason="PodCompleted" if succeeded else "", at=at)
     unready = [container.name for container in state.main if not container.ready]
     ready, reason, text = "True", "", ""
     if state.final:

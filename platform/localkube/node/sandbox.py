@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -62,7 +62,6 @@ class Sandbox:
     uid: int = 1000
     gid: int = 1000
     workdir: str = "/root"
-    read_only_root: bool = False
 
 
 def system_binds(root: Path = Path("/")) -> tuple[list[Bind], list[tuple[str, str]]]:
@@ -112,8 +111,6 @@ def bwrap_options(
         mounts.append((tmpfs.target, [*size, "--tmpfs", tmpfs.target]))
     for _, words in sorted(mounts, key=lambda item: _depth(item[0])):
         args += words
-    if sandbox.read_only_root:
-        args += ["--remount-ro", "/"]
     args.append("--clearenv")
     for name, value in sandbox.env.items():
         args += ["--setenv", name, value]
@@ -124,13 +121,10 @@ def _depth(target: str) -> tuple[str, ...]:
     return tuple(part for part in target.split("/") if part)
 
 
-def identity_files(
-    *, uid: int, gid: int, hostname: str, address: str, aliases: Iterable[tuple[str, list[str]]], nameservers: list[str]
-) -> dict[str, str]:
+def identity_files(*, uid: int, gid: int, hostname: str, address: str, nameservers: list[str]) -> dict[str, str]:
     """The files of /etc that are the pod's own, by name."""
     hosts = ["# Kubernetes-managed hosts file.", "127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     hosts.append(f"{address}\t{hostname}")
-    hosts += [f"{ip}\t{' '.join(names)}" for ip, names in aliases]
     users = [f"{USER}:x:{uid}:{gid}:{USER}:/root:/bin/bash", "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin"]
     if uid == 0:
         users[0] = "root:x:0:0:root:/root:/bin/bash"

@@ -120,88 +120,32 @@ class Volumes:
             if name not in volumes:
                 self.remove(name)
 
-    def project(self, pod: Object, volume: Object, place: Path, uid: int | None) -> bool:
-        """Write a secret, configMap, downwardAPI or projected volume; True if a file changed. Raises VolumeError."""
-        if "projected" in volume:
-            parts, mode = volume["projected"].get("sources", []), volume["projected"].get("defaultMode", 0o644)
-        else:
-            kind = next(kind for kind in ("secret", "configMap", "downwardAPI") if kind in volume)
-            parts, mode = [{kind: volume[kind]}], volume[kind].get("defaultMode", 0o644)
-        wanted: dict[str, tuple[bytes, int]] = {}
-        for part in parts:
-            (kind, source), *_ = part.items()
-            wanted |= self._files(pod, volume["name"], kind, source, mode)
-        place.mkdir(parents=True, exist_ok=True)
-        changed = False
-        for path in sorted(place.rglob("*")):
-            if path.is_file() and str(path.relative_to(place)) not in wanted:
-                path.unlink()
-                changed = True
-        for name, (data, bits) in wanted.items():
-            changed = _write(place / name, data, bits, uid) or changed
-        _own(place, uid, 0o755)
-        return changed
-
-    def _files(self, pod: Object, volume: str, kind: str, source: Object, mode: int) -> dict[str, tuple[bytes, int]]:
-        if kind == "downwardAPI":
-            return {
-                item["path"]: (field_value(pod, item["fieldRef"]["fieldPath"]).encode(), item.get("mode", mode))
-                for item in source.get("items", [])
-            }
+    def project(self, pod: Object, volume: Object, place: Path, uid: int | None) -> None:
+        """Write the files of a secret or configMap volume where they differ. Raises VolumeError."""
+        kind = "secret" if "secret" in volume else "configMap"
+        source = volume[kind]
         name = source.get("secretName") or source.get("name", "")
-        data = self.data(kind, pod["metadata"]["namespace"], name)
-        if data is None:
-            if source.get("optional"):
-                return {}
-            noun = kind.lower()
-            raise VolumeError(f'MountVolume.SetUp failed for volume "{volume}" : {noun} "{name}" not found')
-        if "items" not in source:
-            return {key: (value, mode) for key, value in data.items()}
-        missing = [item["key"] for item in source["items"] if item["key"] not in data]
-        if missing and not source.get("optional"):
-            raise VolumeError(
-                f'MountVolume.SetUp failed for volume "{volume}" : references non-existent {kind.lower()} key: '
-                f"{missing[0]}"
-            )
-        return {
-            item["path"]: (data[item["key"]], item.get("mode", mode)) for item in source["items"] if item["key"] in data
-        }
+        wanted = self._data(kind, pod["metadata"]["namespace"], name)
+        if wanted is None:
+            text = f'{kind.lower()} "{name}" not found'
+            raise VolumeError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {text}')
+        place.mkdir(parents=True, exist_ok=True)
+        for path in place.iterdir():
+            if path.name not in wanted:
+                path.unlink()
+        for key, data in wanted.items():
+            _write(place / key, data, source.get("defaultMode", 0o644), uid)
+        _own(place, uid, 0o755)
 
-    def data(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
+    def _data(self, kind: str, namespace: str, name: str) -> dict[str, bytes] | None:
         """The decoded content of a Secret or ConfigMap; None when there is none of that name."""
         found = self._store.peek("secrets" if kind == "secret" else "configmaps", namespace, name)
         if found is None:
             return None
-        encoded = found.get("data") or {} if kind == "secret" else found.get("binaryData") or {}
-        plain = {} if kind == "secret" else found.get("data") or {}
-        return {key: base64.b64decode(value) for key, value in encoded.items()} | {
-            key: value.encode() for key, value in plain.items()
-        }
-
-
-def field_value(pod: Object, path: str) -> str:
-    """The value of a downward API `fieldPath`. Raises VolumeError for one that localkube does not offer."""
-    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    for prefix, mapping in (("metadata.labels", "labels"), ("metadata.annotations", "annotations")):
-        values: dict[str, str] = metadata.get(mapping) or {}
-        if path == prefix:
-            return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
-        if path.startswith(f"{prefix}['"):
-            return values.get(path[len(prefix) + 2 : -2], "")
-    fields: dict[str, Any] = {
-        "metadata.name": metadata["name"],
-        "metadata.namespace": metadata["namespace"],
-        "metadata.uid": metadata["uid"],
-        "spec.nodeName": spec.get("nodeName", ""),
-        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
-        "status.podIP": status.get("podIP", ""),
-        "status.podIPs": status.get("podIP", ""),
-        "status.hostIP": status.get("hostIP", ""),
-        "status.hostIPs": status.get("hostIP", ""),
-    }
-    if path not in fields:
-        raise VolumeError(f"unsupported fieldPath: {path}")
-    return str(fields[path])
+        encoded = found.get("data" if kind == "secret" else "binaryData") or {}
+        plain = found.get("data") or {} if kind == "configMap" else {}
+        decoded = {key: base64.b64decode(value) for key, value in encoded.items()}
+        return decoded | {key: value.encode() for key, value in plain.items()}
 
 
 def loop_devices_work(folder: Path, run: Callable[..., Any] = subprocess.run) -> bool:
@@ -247,17 +191,15 @@ def _own(path: Path, uid: int | None, mode: int) -> None:
         os.chown(path, uid, uid)
 
 
-def _write(path: Path, data: bytes, mode: int, uid: int | None) -> bool:
-    """Replace a file in one step; False when it was already so."""
+def _write(path: Path, data: bytes, mode: int, uid: int | None) -> None:
+    """Replace a file in one step; nothing happens when it is already so."""
     if path.exists() and path.read_bytes() == data:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
+        return
     temporary = path.with_name(f".{path.name}.new")
     temporary.touch(mode=0o600)
     temporary.write_bytes(data)
     _own(temporary, uid, mode)
     temporary.rename(path)
-    return True
 
 
 def _used(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""One pod's life, as a task: images, volumes, agent, init containers, containers, end."""
+"""One pod's life, as a task: images, volumes, agent, containers, end."""
 
 from __future__ import annotations
 
@@ -67,16 +67,9 @@ class Worker:
 
     def _load(self, pod: Object) -> PodState:
         status = pod.get("status", {})
-        entries = (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
-        known = {entry["name"]: entry for entry in entries}
-        spec = pod["spec"]
-        main = [ContainerState.load(c, False, known.get(c["name"])) for c in spec["containers"]]
-        if spec.get("initContainers"):
-            for container in main:
-                container.waiting = ("PodInitializing", "")
+        known = {entry["name"]: entry for entry in status.get("containerStatuses", [])}
         return PodState(
-            [ContainerState.load(c, True, known.get(c["name"])) for c in spec.get("initContainers", [])],
-            main,
+            [ContainerState.load(container, known.get(container["name"])) for container in pod["spec"]["containers"]],
             status.get("startTime") or now(),
             status.get("podIP", ""),
         )
@@ -92,12 +85,11 @@ class Worker:
         return self._pod
 
     def container(self, name: str) -> ContainerState | None:
-        return next((c for c in (*self.state.init, *self.state.main) if c.name == name), None)
+        return next((c for c in self.state.main if c.name == name), None)
 
     def spec_of(self, name: str) -> Object:
         """The container of the manifest."""
-        spec = self.pod["spec"]
-        found: Object = next(c for c in (*spec.get("initContainers", []), *spec["containers"]) if c["name"] == name)
+        found: Object = next(c for c in self.pod["spec"]["containers"] if c["name"] == name)
         return found
 
     def changed(self, pod: Object) -> None:
@@ -198,15 +190,14 @@ class Worker:
         if self.ending.why == "deadline":
             self.state.final = ("Failed", "DeadlineExceeded", DEADLINE)
             return
-        good = self.state.initialized and all(container.succeeded for container in self.state.main)
+        good = all(container.succeeded for container in self.state.main)
         if self.state.disrupted and not good:
             self.state.final = ("Failed", "Terminated", self.state.disrupted)
         else:
             self.state.final = ("Succeeded" if good else "Failed", "", "")
 
     def _begun(self) -> bool:
-        containers = (*self.state.init, *self.state.main)
-        return any(c.running_since or c.terminated or c.restarts for c in containers)
+        return any(c.running_since or c.terminated or c.restarts for c in self.state.main)
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Graceful end: SIGTERM, the rest of the grace, SIGKILL. A pod still being set up just stops."""
@@ -229,14 +220,14 @@ class Worker:
         await asyncio.wait({life}, timeout=10)
         if self.ending.why == "shutdown":
             return
-        for container in (*self.state.init, *self.state.main):
+        for container in self.state.main:
             if container.running_since is None and container.terminated is None:
                 never = {"code": 137, "started": "", "finished": ""}
                 text = "The container could not be located when the pod was terminated"
                 container.end(ended_state(never, reason="ContainerStatusUnknown", message=text, container_id=""))
 
     def running(self) -> list[ContainerState]:
-        return [c for c in (*self.state.init, *self.state.main) if c.running_since and not c.terminated]
+        return [c for c in self.state.main if c.running_since and not c.terminated]
 
     async def signal(self, container: ContainerState, number: int) -> None:
         if self.agent:
@@ -246,7 +237,7 @@ class Worker:
         """From nothing (or from what a killed localkube left) until every container has ended for good."""
         self.agent = await self.launcher.find()
         if self.agent is None:
-            for container in (*self.state.init, *self.state.main):
+            for container in self.state.main:
                 await self._pull(container)
             sources = await self._retry_mount(self._mount)
             self.state.address = self._context.network.pod_address(self.uid, self.state.address or None)
@@ -257,14 +248,7 @@ class Worker:
         else:
             self._images = self.launcher.readopt()
             self.state.address = self._context.network.pod_address(self.uid, self.state.address or None)
-        for container in self.state.init:
-            if not container.succeeded or container.running_since:
-                await self._keep(container)
-            if self.ending.event.is_set() or not container.succeeded:
-                return
-        for container in self.state.main:
-            if container.waiting[0] == "PodInitializing":
-                container.wait("ContainerCreating")
+        self.publish()  # variables may name the address
         await asyncio.gather(*(self._keep(container) for container in self.state.main))
 
     async def _mount(self) -> Any:
@@ -346,15 +330,15 @@ class Worker:
         assert self.agent is not None
         left = await self.launcher.left_over(self.agent, container)
         while not self.ending.event.is_set():
-            if left == "nothing" and not await self._start(container):
-                return
+            if left == "nothing":
+                await self._start(container)
             if left == "running":
                 self._begin(container, await self.launcher.started(self.agent, container), adopted=True)
             ran = timing.stable_s if left == "ended" else await self._watch(container)
             left = "nothing"
             if self.ending.event.is_set():
                 return
-            again = (policy == "Always" and not container.init) or (policy != "Never" and not container.succeeded)
+            again = policy == "Always" or (policy == "OnFailure" and not container.succeeded)
             if not again:
                 return
             if ran >= timing.stable_s:
@@ -382,38 +366,22 @@ class Worker:
             return True
         return False
 
-    async def _start(self, container: ContainerState) -> bool:
-        """Start it, waiting out what is missing in its configuration; False when the pod has to end instead."""
+    async def _start(self, container: ContainerState) -> None:
         assert self.agent is not None
-        while not self.ending.event.is_set():
-            spec = self.spec_of(container.name)
-            problem = self.launcher.problem(spec, self._images[container.image])
-            if problem is None:
-                break
-            self.event("Failed", f"Error: {problem}", warning=True, container=container.name)
-            container.wait("CreateContainerConfigError", problem)
-            self.publish()
-            await asyncio.sleep(self._context.timing.config_retry_s)
-        else:
-            return False
         image = self._images[container.image]
         started = await self.launcher.start(self.agent, container, self.spec_of(container.name), image)
         self.event("Created", f"Created container: {container.name}", container=container.name)
         self._begin(container, started)
         self.event("Started", f"Started container {container.name}", container=container.name)
         self.publish()
-        return True
 
     def _begin(self, container: ContainerState, started: str, *, adopted: bool = False) -> None:
         """It runs; one that ran before localkube's restart stays as ready as it was until a probe says otherwise."""
         container.container_id = container_id(self.uid, container.name, container.restarts)
         container.run(started)
         spec = self.spec_of(container.name)
-        if container.init:
-            return
         if not adopted:
-            container.started = "startupProbe" not in spec
-            container.ready = container.started and "readinessProbe" not in spec
+            container.ready = "readinessProbe" not in spec
         self._probes.start(container, spec)
 
     async def _watch(self, container: ContainerState) -> float:

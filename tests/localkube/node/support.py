@@ -16,7 +16,7 @@ from localkube.node.context import Timing
 from localkube.node.kubelet import Kubelet
 from localkube.store import Store
 
-FAST = Timing(backoff_s=0.3, longest_backoff_s=5.0, config_retry_s=0.2, mount_retry_s=0.2, orphan_after_s=30.0)
+FAST = Timing(backoff_s=0.3, longest_backoff_s=5.0, mount_retry_s=0.2, orphan_after_s=30.0)
 _names = itertools.count()
 
 

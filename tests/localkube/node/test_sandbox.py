@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localkube.node import containers
-from localkube.node.containers import ConfigError, environment, expand
+from localkube.node.containers import environment, expand
 from localkube.node.images import Image, ImageError, Images, normalize
 from localkube.node.sandbox import Bind, Sandbox, Tmpfs, bwrap_options, identity_files, pack, system_binds
 from localkube.node.volumes import Source
@@ -76,12 +76,10 @@ def test_identity_files_name_the_pod_and_its_user() -> None:
         gid=1000,
         hostname="p",
         address="127.0.0.9",
-        aliases=[("10.0.0.1", ["a", "b"])],
         nameservers=["1.1.1.1"],
     )
     assert files["passwd"].startswith("user:x:1000:1000:user:/root:/bin/bash\n")
     assert "127.0.0.9\tp\n" in files["hosts"]
-    assert "10.0.0.1\ta b\n" in files["hosts"]
     assert files["resolv.conf"] == "nameserver 1.1.1.1\n"
 
 
@@ -99,45 +97,14 @@ def test_command_and_args_replace_the_images_own() -> None:
     assert containers.command({"command": ["c"], "args": ["a"]}, IMAGE, {}) == ("c", "a")
 
 
-def test_environment_in_order_of_precedence() -> None:
-    content = {"secret": {"s": {"A": b"from", "B": b"b"}}, "configMap": {"c": {"k": b"v"}}}
-    spec = {
-        "envFrom": [{"secretRef": {"name": "s"}, "prefix": "P_"}, {"configMapRef": {"name": "gone", "optional": True}}],
-        "env": [
-            {"name": "P_A", "value": "own"},
-            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
-            {"name": "D", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "no", "optional": True}}},
-        ],
-    }
-    env = environment(POD, spec, lambda kind, name: content[kind].get(name))
-    assert (env["P_A"], env["P_B"], env["C"], env["HOME"], env["HOSTNAME"]) == ("own", "b", "v", "/root", "p")
-    assert "D" not in env
-
-
 def test_programs_trust_whom_the_machine_trusts_unless_told_otherwise() -> None:
     assert containers.trust(lambda path: path.startswith("/etc/pki")) == {
         "SSL_CERT_FILE": "/etc/pki/tls/certs/ca-bundle.crt",
         "REQUESTS_CA_BUNDLE": "/etc/pki/tls/certs/ca-bundle.crt",
     }
     assert containers.trust(lambda _path: False) == {}
-    env = environment(POD, {"env": [{"name": "SSL_CERT_FILE", "value": "/own"}]}, lambda _kind, _name: None)
+    env = environment(POD, {"env": [{"name": "SSL_CERT_FILE", "value": "/own"}]})
     assert env["SSL_CERT_FILE"] == "/own"
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ({"secretKeyRef": {"name": "no", "key": "k"}}, 'secret "no" not found'),
-        ({"secretKeyRef": {"name": "s", "key": "k"}}, "couldn't find key k in Secret n/s"),
-        ({"configMapKeyRef": {"name": "s", "key": "k"}}, "couldn't find key k in ConfigMap n/s"),
-    ],
-)
-def test_what_is_missing_is_said_in_the_kubelets_words(source: Any, message: str) -> None:
-    def lookup(_kind: str, name: str) -> dict[str, bytes] | None:
-        return {} if name == "s" else None
-
-    with pytest.raises(ConfigError, match=f"^{message}$"):
-        environment(POD, {"env": [{"name": "A", "valueFrom": source}]}, lookup)
 
 
 def test_a_claim_mounted_read_only_anywhere_is_read_only() -> None:
