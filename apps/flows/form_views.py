@@ -20,6 +20,7 @@ from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import Invalid, NotFound, PortalError
 from apps.core.pages import FormPage, ObjectFormPage
 from apps.flows import rendering, selectors, services
+from apps.flows.document import stored
 from apps.flows.forms import FlowForm, field_of, from_document, preset_of, to_document
 from apps.flows.models import Flow
 from apps.flows.views import JUST_MADE, STYLES, has_webhook
@@ -168,13 +169,14 @@ class EditYaml(OfOneFlow):
     """The document as YAML, for what the form does not show."""
 
     section = "flows"
+    styles = STYLES
     title = gettext_lazy("Edit flow as YAML")
     form = YamlForm
     submit_label = gettext_lazy("Save")
 
     def initial(self) -> Mapping[str, Any]:
         version = self.object.version
-        return {"document": rendering.dump(version.document) if version is not None else ""}
+        return {"document": rendering.dump(stored(version.document).as_json()) if version is not None else ""}
 
     def submit(self, data: dict[str, Any]) -> str:
         flow: Flow = self.object

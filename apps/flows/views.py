@@ -28,6 +28,7 @@ from apps.core.pages import (
     url,
 )
 from apps.flows import forecast, masking, rendering, selectors, services
+from apps.flows.document import stored
 from apps.flows.forms import command_line
 from apps.flows.models import Flow, FlowVersion
 from apps.flows.states import FLOW_STATES, FlowState
@@ -124,7 +125,8 @@ def _flow_yaml(view: Any, flow: Flow) -> Mapping[str, Any]:
     assert flow.version is not None
     versions = FlowVersion.objects.as_system().filter(flow=flow).select_related("author").order_by("-number")[:50]
     may_act = access.may_act_on(view.actor, flow.queue, flow.owner_id)
-    document = flow.version.document if may_act else masking.document(flow.version.document)
+    document = stored(flow.version.document).as_json()  # the database keeps no order of keys
+    document = document if may_act else masking.document(document)
     return {"yaml": rendering.dump(document), "versions": versions}
 
 

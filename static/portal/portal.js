@@ -7,6 +7,9 @@
     document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; samesite=lax`;
   };
 
+  // Of more tabs than a narrow screen holds, the open one is in view.
+  document.querySelector(".object-tabs .active")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // --- toasts ---------------------------------------------------------------------------------------------------
   const STAY_MS = 7000;
   const arm = (toast) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -135,6 +136,7 @@ def test_editing_keeps_what_the_form_does_not_show(web: Client, new_flow: Callab
 
 def test_the_document_can_be_edited_as_yaml(web: Client, flow: Flow) -> None:
     page = web.get(f"/flows/{flow.pk}/edit-yaml").text
+    assert re.search(r"name: nightly\s+queue: .*\s+schedules: \[\]\s+nodes:\s+- name: main\s+executor: container", page)
     assert "timeout_s: 60" in page
     assert flow.version is not None
     text = rendering.dump(flow.version.document).replace("timeout_s: 60", "timeout_s: 90")
