@@ -6,7 +6,9 @@ import hashlib
 import json
 import threading
 import time
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -19,13 +21,14 @@ from apps.core.secret import Undecryptable
 from kubekit import client, incluster
 from kubekit.checkup import facts
 from kubekit.credentials import Credentials
-from kubekit.errors import CredentialError, Unauthorized, Unreachable
+from kubekit.errors import CredentialError, PermissionDenied, Unauthorized, Unreachable
 
 _lock = threading.Lock()
 _clients: dict[UUID, tuple[str, client.Cluster]] = {}
 #: How long an address that was found good counts as good, and by which clock it was found so.
 RECHECK_S = 30.0
-_checked: dict[str, float] = {}
+_checked: dict[str, tuple[float, tuple[str, ...]]] = {}
+_denied: list[Callable[[UUID, PermissionDenied], None]] = []
 #: Stored in place of credentials: the portal runs in this cluster and uses its own pod's account, as it is by then.
 OWN_ACCOUNT = json.dumps({"in_cluster": True})
 
@@ -57,39 +60,54 @@ def require_new_enough(git_version: str) -> None:
 
 
 def pack(credentials: Credentials) -> str:
-    """Credentials as the encrypted column stores them: JSON."""
-    return json.dumps(asdict(credentials))
+    """Credentials as the encrypted column stores them: JSON. Addresses are found out anew each time."""
+    return json.dumps(asdict(replace(credentials, addresses=())))
+
+
+def mark(credentials: Credentials) -> str:
+    """What changes when a connection has to be made anew."""
+    return hashlib.sha256(json.dumps(asdict(credentials)).encode()).hexdigest()
 
 
 def unpack(text: str) -> Credentials:
     """The reverse of `pack`."""
-    return Credentials(**json.loads(text))
+    found = json.loads(text)
+    return Credentials(**{**found, "addresses": tuple(found.get("addresses", ()))})
 
 
 def credentials_of(cluster: Cluster) -> Credentials:
-    """The stored credentials, to connect with: where they lead is checked at most `RECHECK_S` ago.
+    """The stored credentials, to connect with: where they lead was checked at most `RECHECK_S` ago and is pinned.
 
-    Raises `CredentialsUnusable`, `AddressRefused`, and `Conflict` for a cluster that was removed.
+    Raises `CredentialsUnusable`, `AddressRefused`, `Unreachable` for a name that leads nowhere, and `Conflict` for a
+    cluster that was removed.
     """
     credentials = stored(cluster)
-    if not (cluster.trusted or cluster.embedded):
-        _check_address(credentials.server)
-    return credentials
+    if cluster.trusted or cluster.embedded:
+        return credentials
+    return replace(credentials, addresses=_checked_addresses(credentials.server))
 
 
-def _check_address(server: str) -> None:
-    """The name is resolved at each connection, so what was true at registration need not be true today."""
+def _checked_addresses(server: str) -> tuple[str, ...]:
+    """Where the server's name leads: what was true at registration need not be true today.
+
+    Connections are pinned to the answer, so that a name cannot lead elsewhere between this look and theirs. In an order
+    that does not change, as the answers of a name server do.
+    """
     now = time.monotonic()
-    if _checked.get(server, -RECHECK_S) > now - RECHECK_S:
-        return
+    at, known = _checked.get(server, (-RECHECK_S, ()))
+    if at > now - RECHECK_S:
+        return known
     try:
-        egress.check(server)
+        found = tuple(sorted(set(egress.check(server).addresses)))
     except egress.EgressRefused as error:
         _checked.pop(server, None)
         raise AddressRefused(str(error)) from error
-    except egress.EgressFailed:
-        return  # the connection itself will say that the name leads nowhere
-    _checked[server] = now
+    except egress.EgressFailed as error:
+        if known:
+            return known  # the name server is away; these were good when it was last heard
+        raise Unreachable(str(error)) from error
+    _checked[server] = now, found
+    return found
 
 
 def stored(cluster: Cluster) -> Credentials:
@@ -124,16 +142,26 @@ def connect(cluster: Cluster, *, any_version: bool = False) -> client.Cluster:
     if not any_version:
         require_new_enough(cluster.version)
     credentials = credentials_of(cluster)
-    mark = hashlib.sha256(pack(credentials).encode()).hexdigest()
+    present = mark(credentials)
     with _lock:
         known = _clients.get(cluster.pk)
-        if known is not None and known[0] == mark:
+        if known is not None and known[0] == present:
             return known[1]
-        made = client.Cluster(_readable(credentials))
-        _clients[cluster.pk] = (mark, made)
+        made = client.Cluster(_readable(credentials), on_denied=partial(_tell_denied, cluster.pk))
+        _clients[cluster.pk] = (present, made)
     if known is not None:
         known[1].close()
     return made
+
+
+def register_denied(handler: Callable[[UUID, PermissionDenied], None]) -> None:
+    """Let ``handler`` hear of every request that an account may not make, with the cluster's id."""
+    _denied[:] = [handler]
+
+
+def _tell_denied(cluster_pk: UUID, error: PermissionDenied) -> None:
+    for handler in _denied:
+        handler(cluster_pk, error)
 
 
 def _readable(credentials: Credentials) -> Credentials:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db import transaction
 from django.utils import timezone
 
 from apps.clusters import access, contact
@@ -28,7 +29,8 @@ from kubekit import client
 from kubekit.build import probe
 from kubekit.build.probe import ProbeSpec
 from kubekit.checkup import Line
-from kubekit.errors import KubeError, SpecError
+from kubekit.errors import KubeError, PermissionDenied, SpecError
+from kubekit.permissions import NEEDED
 
 ACTOR = actors.system("cluster check")
 KIND = "clustercheck"
@@ -90,15 +92,35 @@ def _whole(row: ClusterCheck, claim: Claim) -> datetime | None:
     return _note_permissions(row)
 
 
+def note_denied(cluster_pk: UUID, error: PermissionDenied) -> None:
+    """A request met a permission that the account does not have (any more): the cluster says so, and the check asks
+    for all of them, now and until they are there."""
+    if not any(
+        entry.full_name == error.resource and error.verb in entry.verbs and not entry.optional for entry in NEEDED
+    ):
+        return
+    known = Cluster.objects.as_system().filter(pk=cluster_pk).values_list("state", "reason_code").first()
+    if known != (ClusterState.CONNECTED, ""):
+        return
+    contact.note_permissions(cluster_pk, missing=[f"{error.verb} {error.resource}"])
+    with transaction.atomic():
+        row = ClusterCheck.objects.as_system().select_for_update(of=("self",)).filter(cluster_id=cluster_pk).first()
+        if row is None:
+            queue(actor=ACTOR, cluster=Cluster.objects.as_system().get(pk=cluster_pk))
+            return
+        ClusterCheck.objects.as_system().filter(pk=row.pk).update(**reconciling.look_now(row))
+        reconciling.hint(KIND, row.pk)
+
+
 def _ask_again(row: ClusterCheck, claim: Claim) -> datetime | None:
-    if not missing_permissions(row):
+    if not missing_permissions(row) and row.cluster.reason_code != "cluster_permissions":
         return None
     try:
         server = access.connect(row.cluster, any_version=True)
         asked = [line.as_dict() for line in _examination(row, server, _Beat(claim)).permissions()]
     except KubeError:
         return timezone.now() + ASK_AGAIN
-    first = next(place for place, line in enumerate(row.lines) if line["topic"] == "permission")
+    first = next((place for place, line in enumerate(row.lines) if line["topic"] == "permission"), len(row.lines))
     others = [line for line in row.lines if line["topic"] != "permission"]
     _store(row, claim, [*others[:first], *asked, *others[first:]])
     return _note_permissions(row)

@@ -6,7 +6,6 @@ Only the control process imports this module (aiohttp comes with it).
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections import deque
@@ -18,8 +17,8 @@ from uuid import UUID
 
 from django.db import close_old_connections, connections
 
-from apps.clusters import access, capacity, contact, watching
-from apps.clusters.access import AddressRefused, CredentialsUnusable
+from apps.clusters import access, capacity, checks, contact, watching
+from apps.clusters.access import CredentialsUnusable
 from apps.clusters.capacity import Capacity
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
@@ -27,7 +26,7 @@ from apps.clusters.states import ClusterState
 from apps.core import control, wake
 from kubekit import names
 from kubekit.credentials import Credentials
-from kubekit.errors import KubeError
+from kubekit.errors import KubeError, PermissionDenied, Unreachable
 from kubekit.listwatch import ListWatch
 from kubekit.streams import Streams
 
@@ -70,10 +69,10 @@ def _clusters() -> dict[UUID, tuple[str, Credentials]]:
         except CredentialsUnusable as error:
             contact.note_unreadable(row.pk, error.message)
             continue
-        except AddressRefused as error:
+        except Unreachable as error:  # its name leads to an internal address, or nowhere
             contact.note_failure(row.pk, error)
             continue
-        found[row.pk] = (hashlib.sha256(access.pack(credentials).encode()).hexdigest(), credentials)
+        found[row.pk] = (access.mark(credentials), credentials)
     return found
 
 
@@ -220,6 +219,8 @@ class Watcher:
             self._waiting.append(one)
 
     async def _failed(self, error: KubeError) -> None:
+        if isinstance(error, PermissionDenied):
+            await self._in_thread(checks.note_denied, self.cluster_pk, error)
         if contact.is_decisive(error) or self.silent_s() > UNREACHABLE_AFTER_S:
             self._announced = False
             await self._in_thread(contact.note_failure, self.cluster_pk, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apps.clusters import checks, contact, reaper, wording
+from apps.clusters import access, checks, contact, reaper, wording
 from apps.core import control, reasons, reconciling
 
 
@@ -18,6 +18,7 @@ def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reasons.register(contact.WORDINGS)
+    access.register_denied(checks.note_denied)
     reconciling.register(checks.RECONCILER)
     reaper.register(checks.REAPABLE)
     control.register("clusters", _watch)

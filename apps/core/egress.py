@@ -46,13 +46,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Target:
-    """A checked address: connect to ``address``, speak to ``host``."""
+    """A checked address: connect to ``address``, speak to ``host``. ``addresses`` are all that the name leads to."""
 
     scheme: str
     host: str
     port: int
     path: str
     address: str
+    addresses: tuple[str, ...]
 
 
 def is_public(address: Address) -> bool:
@@ -109,7 +110,9 @@ def check(url: str, *, allow: Sequence[str] | None = None) -> Target:
                 f"The host {host} is an internal address. An administrator can allow it in PORTAL_EGRESS_ALLOW.",
             )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(scheme=parts.scheme, host=host, port=port, path=path, address=addresses[0])
+    return Target(
+        scheme=parts.scheme, host=host, port=port, path=path, address=addresses[0], addresses=tuple(addresses)
+    )
 
 
 class _PinnedConnection(http.client.HTTPConnection):

@@ -17,6 +17,7 @@ How the parts fit together::
 ``kinds``          kind -> API path
 ``permissions``    what the account must be allowed, the one list; `rules` of a ClusterRole
 ``client``         `Cluster`: synchronous REST, thread-safe, dicts in and out
+``pinned``         connections to checked addresses alone, for `client`
 ``streams``        asynchronous watch, log, exec, port-forward
 ``tunnel``         the two ends of an exec or port-forward WebSocket
 ``listwatch``      list, then watch, then list again; never gives up

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 from .credentials import Credentials
-from .errors import BadAnswer, KubeError, NotFound, TlsFailure, Unreachable, error_from_status
+from .errors import BadAnswer, KubeError, NotFound, PermissionDenied, TlsFailure, Unreachable, error_from_status
 from .kinds import kind_named
 from .names import FIELD_MANAGER, selector_text
 
@@ -46,12 +46,19 @@ class Cluster:
     """One cluster, reached with one set of credentials. Safe to share between threads; connections are reused.
 
     ``connect_timeout_s`` bounds the TCP and TLS handshake, ``read_timeout_s`` the wait for each piece of an answer.
+    ``on_denied`` hears of every request that the account may not make, before the caller does.
     """
 
     def __init__(
-        self, credentials: Credentials, *, connect_timeout_s: float = 5.0, read_timeout_s: float = 30.0
+        self,
+        credentials: Credentials,
+        *,
+        connect_timeout_s: float = 5.0,
+        read_timeout_s: float = 30.0,
+        on_denied: Callable[[PermissionDenied], None] | None = None,
     ) -> None:
         self.credentials = credentials
+        self._on_denied = on_denied
         self._timeout = (connect_timeout_s, read_timeout_s)
         self._lock = threading.Lock()
         self._rest: RESTClientObject | None = None
@@ -287,7 +294,10 @@ class Cluster:
         if answer.status >= 300:
             seconds = _seconds(answer.headers.get("Retry-After"))
             status = _decode(answer.data) or {"message": answer.data[:500].decode("utf-8", "replace")}
-            raise error_from_status(status, http_status=answer.status, method=method, retry_after_s=seconds)
+            error = error_from_status(status, http_status=answer.status, method=method, retry_after_s=seconds)
+            if isinstance(error, PermissionDenied) and self._on_denied is not None:
+                self._on_denied(error)
+            raise error
         return answer.data
 
     def _send(self, method: str, url: str, headers: dict[str, str], body: Mapping[str, Any] | None) -> _Answer:
@@ -334,6 +344,10 @@ def _open_pool(credentials: Credentials) -> RESTClientObject:
     configuration.retries = False
     configuration.keep_alive = True
     rest = RESTClientObject(configuration)
+    if credentials.addresses:
+        from kubekit.pinned import pools  # noqa: PLC0415 - urllib3 comes with `kubernetes`
+
+        rest.pool_manager.pool_classes_by_scheme = pools(credentials.addresses)
     if credentials.secure:
         rest.pool_manager.connection_pool_kw["ssl_context"] = credentials.ssl_context()
     return rest

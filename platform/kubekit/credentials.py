@@ -58,7 +58,8 @@ _CONTEXT_KEYS = {"cluster", "user", "namespace", "extensions"}
 class Credentials:
     """How to reach one cluster and who we are there. PEM texts, never paths.
 
-    ``server`` has no trailing slash. Either ``token``, or ``client_cert`` with ``client_key``.
+    ``server`` has no trailing slash. Either ``token``, or ``client_cert`` with ``client_key``. ``addresses``: where the
+    server's name leads, when somebody has checked that; then connections go there and nowhere else.
     """
 
     server: str
@@ -68,6 +69,7 @@ class Credentials:
     client_key: str | None = field(default=None, repr=False)
     namespace: str = "default"
     tls_server_name: str | None = None
+    addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "server", _checked_server(self.server))

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from kubekit.credentials import Credentials
@@ -211,6 +212,7 @@ class Streams:
                 ssl=credentials.ssl_context() if credentials.secure else False,
                 limit=0,
                 keepalive_timeout=30,
+                resolver=_Pinned(credentials.addresses) if credentials.addresses else None,
                 socket_factory=_watched_socket,
             )
             # trust_env stays off: no proxy, no .netrc of whoever runs the portal.
@@ -273,6 +275,31 @@ class Streams:
             yield websocket
         finally:
             await websocket.close()
+
+
+class _Pinned(AbstractResolver):
+    """Answers the addresses that were checked, whatever the name leads to by now (failure F47)."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
 
 def _watched_socket(address: aiohttp.AddrInfoType) -> socket.socket:

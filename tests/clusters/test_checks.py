@@ -25,8 +25,10 @@ from kubekit import names
 from kubekit.build import probe
 from kubekit.build.probe import ProbeSpec
 from kubekit.checkup import facts, tried
-from kubekit.errors import Unreachable
+from kubekit.credentials import Credentials
+from kubekit.errors import PermissionDenied, Unreachable
 from tests.clusters.probed import ProbedCluster, storage_class
+from tests.kubekit.fakes import FakeApi, serving
 from tests.tenants import make
 
 pytestmark = pytest.mark.django_db
@@ -405,3 +407,63 @@ def test_names_of_objects_are_those_of_the_run(cluster: Cluster, server: ProbedC
     assert len({obj["metadata"]["labels"][names.ID] for obj in seen}) == 1
     assert {obj["metadata"]["labels"][names.KIND] for obj in seen} == {"probe"}
     assert {obj["metadata"]["labels"][names.INSTALL] for obj in seen} == {install_id()}
+
+
+# --- a permission that is lost while the portal runs -------------------------------------------------------------
+
+
+def denied(verb: str, resource: str) -> PermissionDenied:
+    text = f'x is forbidden: User "robot" cannot {verb} resource "{resource}"'
+    return PermissionDenied(text, verb=verb, resource=resource, status=403)
+
+
+def test_a_denied_request_is_told_on_the_cluster_and_asks_for_all_permissions_again(
+    cluster: Cluster, server: ProbedCluster, hints
+) -> None:
+    row = carry_out(cluster)
+    hints.clear()
+    server.denied = {("create", "StatefulSet"), ("patch", "StatefulSet")}
+    checks.note_denied(cluster.pk, denied("create", "statefulsets.apps"))
+    cluster.refresh_from_db()
+    assert (cluster.state, cluster.reason_code) == ("connected", "cluster_permissions")
+    assert "create statefulsets.apps" in cluster.reason.sentence
+    checks.note_denied(cluster.pk, denied("patch", "pods"))  # the first is enough
+    assert reconciling.reconcile_one(checks.KIND, row.pk)
+    cluster.refresh_from_db()
+    row.refresh_from_db()
+    assert "create, patch statefulsets.apps" in cluster.reason.sentence
+    assert by_code(row)["permission_missing"]["params"]["what"] == "statefulsets.apps"
+    server.denied.clear()
+    assert reconciling.reconcile_one(checks.KIND, row.pk)
+    cluster.refresh_from_db()
+    assert cluster.reason is None
+
+
+def test_a_cluster_that_was_never_checked_is_then_checked(cluster: Cluster, server: ProbedCluster) -> None:
+    checks.note_denied(cluster.pk, denied("create", "pods"))
+    row = checks.of(cluster)
+    assert row is not None and row.state == "queued"
+
+
+@pytest.mark.parametrize(("verb", "resource"), [("list", "nodes.metrics.k8s.io"), ("create", "deployments.apps")])
+def test_what_the_portal_does_not_need_is_no_news(cluster: Cluster, verb: str, resource: str) -> None:
+    checks.note_denied(cluster.pk, denied(verb, resource))
+    cluster.refresh_from_db()
+    assert cluster.reason is None
+    assert checks.of(cluster) is None
+
+
+def test_every_client_of_a_cluster_tells_what_it_was_denied(cluster: Cluster, monkeypatch) -> None:
+    told: list[tuple[uuid.UUID, str]] = []
+    monkeypatch.setattr(access, "_denied", [lambda pk, error: told.append((pk, error.resource))])
+    body = {
+        "message": 'pods is forbidden: User "u" cannot list resource "pods" in API group "" at the cluster scope',
+        "code": 403,
+    }
+    with serving(FakeApi().answer("GET /api/v1/pods", body, status=403)) as api:
+        credentials = access.pack(Credentials(server=api.url, token="t"))
+        row = make.cluster(credentials=credentials)
+        row.refresh_from_db()
+        with pytest.raises(PermissionDenied):
+            list(access.connect(row).list("Pod"))
+    assert told == [(row.pk, "pods")]

@@ -146,6 +146,38 @@ def test_a_name_that_leads_inside_after_registration_is_refused_and_the_cluster_
     assert access.connect(cluster)
 
 
+def test_connections_are_pinned_to_what_was_checked_so_that_a_name_cannot_lead_elsewhere_in_between(
+    admin, monkeypatch
+) -> None:
+    text = KUBECONFIG.format(server="https://kube.example.net", user=TOKEN)
+    resolving_to(monkeypatch, "203.0.114.7", "203.0.114.5")
+    cluster = register(admin, text)
+    first = access.connect(cluster)
+    assert first.credentials.addresses == ("203.0.114.5", "203.0.114.7")
+    assert access.credentials_of(cluster).addresses == first.credentials.addresses
+    resolving_to(monkeypatch, "203.0.114.5", "203.0.114.7")
+    assert access.connect(cluster) is first, "the order of a name server's answers says nothing"
+    resolving_to(monkeypatch, "203.0.114.9")
+    assert access.connect(cluster).credentials.addresses == ("203.0.114.9",)
+    assert access.stored(cluster).addresses == (), "nothing of it is stored"
+
+
+def test_a_name_that_nobody_resolves_now_is_silence_and_never_left_to_the_connection(admin, monkeypatch) -> None:
+    def nobody(*_args: object, **_more: object) -> None:
+        raise OSError("no name server")
+
+    text = KUBECONFIG.format(server="https://kube.example.net", user=TOKEN)
+    resolving_to(monkeypatch, "203.0.114.5")
+    cluster = register(admin, text)
+    known = access.connect(cluster)
+    monkeypatch.setattr(egress.socket, "getaddrinfo", nobody)
+    monkeypatch.setattr(access, "_checked", {"https://kube.example.net": (-1e9, ("203.0.114.5",))})
+    assert access.connect(cluster) is known, "what was good when it was last heard"
+    monkeypatch.setattr(access, "_checked", {})
+    with pytest.raises(Unreachable):
+        access.connect(cluster)
+
+
 def test_what_the_operator_of_the_machine_gave_may_be_inside(admin, monkeypatch) -> None:
     resolving_to(monkeypatch, "127.0.0.1")
     assert access.connect(register(admin, trusted=True))

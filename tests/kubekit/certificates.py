@@ -22,15 +22,16 @@ class Authority:
     issuer: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
-    def issue(self, name: str) -> tuple[str, str]:
-        """(certificate, key) in PEM, for a server on loopback or a client."""
+    def issue(self, name: str, *, host: str = "") -> tuple[str, str]:
+        """(certificate, key) in PEM, for a server on loopback, for one of that host name, or a client."""
         key = ec.generate_private_key(ec.SECP256R1())
-        loopback = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        known: x509.GeneralName = x509.DNSName(host) if host else x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        loopback = x509.SubjectAlternativeName([known])
         builder = _builder(name, key).issuer_name(self.issuer.subject).add_extension(loopback, critical=False)
         return _pem(builder.sign(self.key, hashes.SHA256())), _key_pem(key)
 
-    def server_context(self, folder: Path, *, ask_client: bool = False) -> ssl.SSLContext:
-        cert, key = self.issue("server")
+    def server_context(self, folder: Path, *, ask_client: bool = False, host: str = "") -> ssl.SSLContext:
+        cert, key = self.issue("server", host=host)
         (folder / "server.pem").write_text(cert + key)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=self.certificate)
         context.load_cert_chain(folder / "server.pem")
