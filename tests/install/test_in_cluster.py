@@ -1,0 +1,100 @@
+"""J1 with the portal inside the cluster: through its Ingress, and again through its HTTPRoute.
+
+KUBECONFIG=… CLUSTER_INGRESS=http://127.0.0.1:18080 python -m pytest -m cluster tests/install
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.install.installing import HOST, PORT, Installation, kubectl, objects, patient
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("install")]
+
+
+def written(name: str) -> bytes:
+    content = {"type": "file", "format": "text", "content": f"print('{name}')"}
+    return json.dumps(content).encode()
+
+
+def first_day(portal: Installation, name: str) -> None:
+    """Sign in, create, work, stop, start: the key of before is dead, the home is there."""
+    cookie = portal.sign_in()
+    home = portal.fetch("/", headers={"Cookie": cookie})
+    assert home.status == 200
+    style = re.search(rb'href="(/static/[^"]+\.css)"', home.body)
+    assert style is not None
+    assert portal.fetch(style[1].decode()).headers["Cache-Control"].startswith("max-age=315360000"), "hashed names"
+
+    wanted = {"name": name, "image": "jupyter", "size": "small", "queue": "default"}
+    made = portal.api("POST", "instances", wanted)
+    assert made.status == 201, made.body
+    instance = made.json["id"]
+    host = urlsplit(portal.until(instance, "running")["url"]).netloc
+    assert re.fullmatch(rf"i-[0-9a-f]+\.apps\.localhost:{PORT}", host)
+    assert name.encode() in portal.fetch(f"/instances/{instance}", headers={"Cookie": cookie}).body
+
+    key = portal.api("GET", f"instances/{instance}/key").json["key"]
+    assert patient(lambda: portal.at(host, "/api/status", key=key).status == 200)
+    assert portal.at(host, "/api/status", key="wrong").status == 403
+    assert portal.at(host, "/lab").status == 403
+    assert portal.at(host, f"/api/contents/{name}.py", key=key, method="PUT", body=written(name)).status == 201
+
+    assert portal.api("POST", f"instances/{instance}/stop").status in {200, 202}
+    portal.until(instance, "stopped")
+    assert patient(lambda: portal.at(host, "/api/status", key=key).status == 404), "the route goes first"
+    assert portal.api("POST", f"instances/{instance}/start").status in {200, 202}
+    portal.until(instance, "running")
+    new = portal.api("GET", f"instances/{instance}/key").json["key"]
+    assert new != key
+    assert patient(lambda: portal.at(host, "/api/status", key=new).status == 200)
+    assert portal.at(host, "/api/status", key=key).status == 403
+    assert name in portal.at(host, f"/api/contents/{name}.py?content=1", key=new).json["content"]
+    assert portal.api("DELETE", f"instances/{instance}").status in {200, 202, 204}
+
+
+def test_a_first_day_through_the_ingress(installation: Installation) -> None:
+    assert patient(lambda: installation.fetch("/readyz").status == 200)
+    first_day(installation, "through-ingress")
+
+
+def test_a_first_day_through_the_httproute(installation: Installation) -> None:
+    kubectl("-n", installation.namespace, "delete", "ingress", "mlportal")
+    assert patient(lambda: installation.fetch("/readyz").status == 404), "nothing else leads to the portal"
+    classes = objects("gatewayclasses")
+    assert classes, "this cluster has no GatewayClass: install a Gateway API controller"
+    listener = {"name": "web", "protocol": "HTTP", "port": PORT, "allowedRoutes": {"namespaces": {"from": "Same"}}}
+    gateway = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": "gateway"},
+        "spec": {"gatewayClassName": classes[0]["metadata"]["name"], "listeners": [listener]},
+    }
+    route: dict[str, Any] = yaml.safe_load((installation.folder / "httproute" / "httproute.yaml").read_text())
+    route["spec"]["parentRefs"] = [{"name": "gateway"}]
+    route["spec"]["hostnames"] = [HOST]
+    for obj in (gateway, route):
+        kubectl("-n", installation.namespace, "apply", "-f", "-", given=json.dumps(obj))
+    assert patient(lambda: installation.fetch("/readyz").status == 200)
+    first_day(installation, "through-httproute")
+
+
+def test_pods_are_restricted_and_hold_what_they_should(installation: Installation) -> None:
+    namespace = installation.namespace
+    labels = json.loads(kubectl("get", "namespace", namespace, "-o", "json"))["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    said = installation.run("web", "sh", "-c", "id -u; touch /app/x 2>&1; ls -A /app/.portal")
+    assert said.split()[0] == "1000" and "Read-only file system" in said
+    assert not {"secrets", "pg", "redis", "localkube"} & set(said.split())
+    # Only the entrance reaches the web pods, and nobody but the programs the database.
+    probe = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
+    ask = ("python", "-c", probe)
+    installation.run("worker", *ask, "mlportal-postgres", "5432")
+    with pytest.raises(AssertionError, match=r"(?i)timed out|refused|unreachable"):
+        installation.run("worker", *ask, "mlportal", "80")
