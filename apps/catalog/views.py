@@ -51,8 +51,8 @@ class ImageList(_Catalogue):
     empty_text = gettext_lazy("Instances and tasks start from images. An administrator adds them here.")
     columns = (
         Column(label=gettext_lazy("Name"), sort="name"),
-        Column(label=gettext_lazy("Reference")),
-        Column(label=gettext_lazy("Purpose"), narrow=False),
+        Column(label=gettext_lazy("Reference"), narrow=False),
+        Column(label=gettext_lazy("Purpose")),
         Column(label=gettext_lazy("Description"), narrow=False),
         Column(label=""),
     )
@@ -103,10 +103,10 @@ class _Change(AdminPage, FormPage):
 
 
 class ChangeImage(_Change):
-    """A new image, or a changed one."""
+    """A changed image, or under another title a new one."""
 
     section = "images"
-    title = gettext_lazy("Image")
+    title = gettext_lazy("Change image")
     form = ImageForm
     model = Image
 
@@ -116,10 +116,10 @@ class ChangeImage(_Change):
 
 
 class ChangeSize(_Change):
-    """A new size, or a changed one."""
+    """A changed size, or under another title a new one."""
 
     section = "sizes"
-    title = gettext_lazy("Size")
+    title = gettext_lazy("Change size")
     form = SizeForm
     model = Size
 

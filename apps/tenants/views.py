@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from apps.clusters import events as cluster_events
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster
+from apps.clusters.states import ClusterState
 from apps.core.adminpages import AdminPage
 from apps.core.manifests import yaml_tab
 from apps.core.pages import (
@@ -178,7 +179,10 @@ class NewQueue(AdminPage, FormPage):
     def form_kwargs(self) -> dict[str, Any]:
         return {
             "teams": list(Team.objects.for_actor(self.actor).order_by("name")),
-            "clusters": list(clusters.clusters(self.actor).order_by("name")),
+            # Those that answer first: the first one is proposed.
+            "clusters": sorted(
+                clusters.clusters(self.actor).order_by("name"), key=lambda row: row.state != ClusterState.CONNECTED
+            ),
         }
 
     def initial(self) -> dict[str, Any]:
