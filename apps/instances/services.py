@@ -55,7 +55,7 @@ def create(
     if (made := _made_before(actor, pk)) is not None:
         return made
     in_queue = choices.queue(actor, queue)
-    access.require(actor, in_queue)
+    access.require(actor, in_queue)  # before all else that could be told; it counts below, where the right is held
     owner_id = actor.user_id
     if owner_id is None:
         raise Forbidden(_("An instance belongs to a person."), code="no_owner")
@@ -66,6 +66,8 @@ def create(
     for _attempt in range(NAME_TRIES):
         try:
             with transaction.atomic():
+                access.hold(actor, in_queue)
+                access.require(actor, in_queue)
                 proposed = chosen or propose_name(in_queue, with_image)
                 instance = _insert(actor, owner_id, pk, proposed, in_queue, with_image, with_size)
                 _mount(instance, mounts)
@@ -242,6 +244,7 @@ def _mount(instance: Instance, mounts: Sequence[choices.Wanted]) -> None:
 
 
 def _locked(actor: Actor, instance: Instance) -> Instance:
+    access.hold(actor, instance.queue)
     rows = Instance.objects.for_actor(actor).select_for_update(of=("self",))
     row: Instance | None = rows.select_related("queue__cluster", "size", "image").filter(pk=instance.pk).first()
     if row is None:

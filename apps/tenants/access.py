@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.core.actors import Actor
 from apps.core.errors import Forbidden
-from apps.tenants.models import Membership, Queue, Role
+from apps.tenants.models import Membership, Queue, Role, User
 
 RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.ADMIN: 2}
 
@@ -41,6 +41,25 @@ def require(actor: Actor, queue: Queue, role: Role = Role.MEMBER) -> None:
             code="role_too_low",
             next=_("Ask an administrator of the team for the role “%(role)s”.") % {"role": Role(role).label},
         )
+
+
+def hold(actor: Actor, queue: Queue) -> None:
+    """Keep the actor's rights in the queue as they are until the transaction ends; call it before anything is locked.
+
+    Whoever takes such a right away ends what it was used for (`departures`), and waits here: so that either finds what
+    the other did. Raises ``Forbidden`` when it was taken away meanwhile; `require` looks at the role after this.
+    """
+    if actor.user_id is None:
+        return
+    person = User.objects.as_system().select_for_update(no_key=True).filter(pk=actor.user_id, is_active=True).first()
+    if person is None or (actor.is_admin and not person.is_platform_admin):
+        raise Forbidden(
+            _("Your rights were changed just now."),
+            code="rights_changed",
+            next=_("Reload the page to see what you may do."),
+        )
+    mine = Membership.objects.as_system().filter(team_id=queue.team_id, user_id=actor.user_id)
+    list(mine.select_for_update(no_key=True))
 
 
 def may_act_on(actor: Actor, queue: Queue, owner_id: object) -> bool:

@@ -178,7 +178,8 @@ def _bad_username(text: str) -> Invalid:
 
 
 def _locked(user: User) -> User:
-    return User.objects.as_system().select_for_update().get(pk=user.pk)
+    """``no_key``: who writes an audit row needs the key to stay, and may hold what `departures` waits for."""
+    return User.objects.as_system().select_for_update(no_key=True).get(pk=user.pk)
 
 
 def _revoke_tokens(user: User) -> int:
@@ -190,7 +191,8 @@ def _keep_one_admin(user: User) -> None:
     """Called with the row locked; the others are locked too, so that two at once cannot remove each other."""
     if not user.is_platform_admin:
         return
-    admins = User.objects.as_system().select_for_update().filter(is_platform_admin=True, is_active=True)
+    rows = User.objects.as_system().select_for_update(no_key=True)
+    admins = rows.filter(is_platform_admin=True, is_active=True)
     if [row.pk for row in admins] == [user.pk]:
         raise Conflict(
             _("“%(name)s” is the only platform administrator.") % {"name": user.username},
