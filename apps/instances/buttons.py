@@ -56,7 +56,8 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
                 post=False,
             )
         )
-    if (schedule := schedule_url(instance)) and access.may(actor, instance.queue, Role.MEMBER):
+    schedule = schedule_url(instance) if instance.state != S.DELETING else ""
+    if schedule and access.may(actor, instance.queue, Role.MEMBER):
         found.append(Action(verb="schedule", label=_("Schedule this"), url=schedule, icon="calendar-plus", post=False))
     if may_act and instance.state != S.DELETING:
         found.append(_post(instance, "delete", _("Delete"), "trash", lost=delete_loses(instance)))

@@ -161,7 +161,7 @@ def main() -> None:
             actor=actor,
             verb=("queue.quota", "instance.start", "flow.run")[number % 3],
             obj=queue,
-            detail={"from": "stopped", "to": "starting"} if number % 3 == 1 else {"cpu_millis": 4000},
+            detail={"from": "creating", "to": "ready"} if number % 3 == 1 else {"cpu_millis": 4000},
         )
 
 
