@@ -1,0 +1,265 @@
+"""The ClusterRole of the installation, verb by verb: the portal's own work needs each, and nothing but these.
+
+The portal's code works on the real API server with exactly that role and every request is noted. Then each verb is
+taken away in turn, and the request that needed it is refused.
+
+KUBECONFIG=… python -m pytest -m cluster tests/install/test_permissions.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from asgiref.sync import sync_to_async
+
+from apps.catalog.models import Image, Purpose, Size
+from apps.clusters import access, examining, installation, reaper
+from apps.clusters import services as clusters
+from apps.clusters.models import Cluster
+from apps.clusters.watcher import Watcher
+from apps.core import reconciling
+from apps.core.actors import Actor
+from apps.flows import services as flows
+from apps.flows.models import Attempt
+from apps.flows.states import AttemptState
+from apps.instances import services as instances
+from apps.instances.states import InstanceState
+from apps.storage import services as storage
+from apps.storage.states import VolumeState
+from apps.tenants import checker, quotas
+from apps.tenants.models import Queue
+from apps.tenants.quotas import Quota
+from apps.tenants.states import QueueState
+from kubekit import client
+from kubekit.credentials import Credentials, parse_kubeconfig
+from kubekit.permissions import NEEDED
+from tests.install.asking import Recorder, Use, uses_of
+from tests.install.installing import kubectl
+from tests.tenants import make
+
+pytestmark = [pytest.mark.cluster, pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("install")]
+ROLE = Path(__file__).parents[2] / "docker" / "kubernetes" / "base" / "permissions.yaml"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+MERGE = "application/merge-patch+json"
+
+
+class Account:
+    """A service account bound to a copy of the role, whose rules can be changed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rules: list[dict[str, Any]] = yaml.safe_load(ROLE.read_text())["rules"]
+        self.admin = client.Cluster(parse_kubeconfig(Path(os.environ["KUBECONFIG"]).read_text()))
+        metadata = {"name": name}
+        subject = {"kind": "ServiceAccount", "name": "portal", "namespace": name}
+        group = "rbac.authorization.k8s.io"
+        for obj in (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "portal", "namespace": name}},
+            {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": self.rules},
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+                "subjects": [subject],
+            },
+        ):
+            kubectl("apply", "-f", "-", given=json.dumps(obj))
+        self.token = kubectl("-n", name, "create", "token", "portal", "--duration=2h").strip()
+
+    def credentials(self) -> Credentials:
+        """As the portal stores them."""
+        own = self.admin.credentials
+        return Credentials(server=own.server, ca_data=own.ca_data, token=self.token)
+
+    def kubeconfig(self) -> str:
+        """As an administrator pastes it."""
+        document = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+        chosen = next(c for c in document["contexts"] if c["name"] == document["current-context"])
+        document["users"] = [{"name": chosen["context"]["user"], "user": {"token": self.token}}]
+        return yaml.safe_dump(document)
+
+    def take_away(self, use: Use) -> None:
+        """All rules but this verb, in one write."""
+        rules = [
+            {**rule, "verbs": [verb for verb in rule["verbs"] if use not in uses_of([{**rule, "verbs": [verb]}])]}
+            for rule in self.rules
+        ]
+        body = {"rules": [rule for rule in rules if rule["verbs"]]}
+        self.admin._request("PATCH", f"{ROLES}/{self.name}", {}, body=body, content_type=MERGE)
+
+    def remove(self) -> None:
+        """Everything of it."""
+        kubectl("delete", "clusterrolebinding,clusterrole", self.name, "--ignore-not-found")
+        kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    made = Account(f"mlportal-role-{secrets.token_hex(3)}")
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def until(what: str, check: Callable[[], Any], *, seconds: float = 180) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < end, f"after {seconds:.0f} s still not {what}"
+        time.sleep(0.2)
+    return found
+
+
+def look(kind: str, obj: Any, *states: Any) -> None:
+    """Rounds of the reconciler, as a worker does them, until the row is in one of the states."""
+
+    def there() -> bool:
+        reconciling.reconcile_one(kind, obj.pk)
+        obj.refresh_from_db()
+        return obj.state in states
+
+    until(f"{kind} {obj} in {states}, but {obj.state}: {obj.reason}", there)
+
+
+@pytest.fixture
+def cluster(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Registered with the account, by an installation of its own."""
+    install = f"t{secrets.token_hex(5)}"
+    installation.install_id.cache_clear()
+    monkeypatch.setattr(installation, "secrets", type("S", (), {"token_hex": staticmethod(lambda n: install[1:])}))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
+    try:
+        yield clusters.register(
+            actor=make.actor(make.admin()),
+            name="real",
+            kubeconfig=account.kubeconfig(),
+            trusted=True,
+            apps_domain="apps.localhost",
+            apps_scheme="http",
+        )
+    finally:
+        kubectl("delete", "namespace", "-l", f"mlportal.io/install={install}", "--ignore-not-found", "--wait=false")
+        installation.install_id.cache_clear()
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Of every request from now on."""
+    return Recorder(monkeypatch)
+
+
+@pytest.fixture
+def working(recorder: Recorder, cluster: Cluster) -> tuple[Queue, Actor]:
+    """A queue that stands, and somebody who works in it."""
+    quota = Quota(cpu_millis=2000, memory_bytes=4 * make.GIB, storage_bytes=50 * make.GIB)
+    queue = quotas.create(actor=make.actor(make.admin()), name="work", team=make.team(), cluster=cluster, quota=quota)
+    look("queue", queue, QueueState.READY)
+    Image.objects.create(name="jupyter", reference="mlportal/jupyter:1", purpose=Purpose.DEV)
+    Image.objects.create(name="python", reference="mlportal/python:1", purpose=Purpose.TASK)
+    Size.objects.create(name="small", cpu_millis=100, memory_bytes=make.GIB // 2)
+    return queue, make.actor(make.user(role_in=queue.team))
+
+
+def tenancy(queue: Queue) -> None:
+    """Queues: looked into, corrected, made and deleted."""
+    admin = make.actor(make.admin())
+    checker.check(queue)
+    checker.recalculate(queue)
+    quotas.update(actor=admin, queue=queue, cpu_millis=1900)
+    look("queue", queue, QueueState.READY)
+    short = quotas.create(
+        actor=admin, name="short-lived", team=queue.team, cluster=queue.cluster, quota=quotas.quota_of(queue)
+    )
+    look("queue", short, QueueState.READY)
+    quotas.delete(actor=admin, queue=short)
+    look("queue", short, QueueState.DELETED)
+
+
+def volume(queue: Queue, actor: Actor) -> None:
+    """A volume's life."""
+    made = storage.create(actor=actor, queue=queue, name="data", size_bytes=make.GIB)
+    look("volume", made, VolumeState.BOUND)
+    storage.delete(actor=actor, volume=made)
+    look("volume", made, VolumeState.DELETED)
+
+
+def instance(queue: Queue, actor: Actor, cluster: Cluster) -> None:
+    """An instance's life; before its end the portal loses what it knew of its objects, as in a crash."""
+    made = instances.create(actor=actor, queue=queue.name, image="jupyter", size="small")
+    reconciling.reconcile_one("volume", made.home_id)
+    look("instance", made, InstanceState.RUNNING)
+    reaper.reap(cluster)
+    instances.stop(actor=actor, instance=made)
+    look("instance", made, InstanceState.STOPPED)
+    type(made).objects.as_system().filter(pk=made.pk).update(object_uids={}, stateful_set_uid="")
+    made.refresh_from_db()
+    instances.delete(actor=actor, instance=made)
+    look("instance", made, InstanceState.DELETED)
+
+
+def task(queue: Queue, actor: Actor) -> None:
+    """A run with a log."""
+    node = {"name": "main", "executor": "container", "image": "python", "size": "small", "command": ["echo", "done"]}
+    flow = flows.create_flow(actor=actor, document={"name": "job", "queue": queue.name, "nodes": [node]})
+    run = flows.run_now(actor=actor, flow=flow)
+    attempt = Attempt.objects.as_system().select_related("run", "queue").get(run=run)
+    look("attempt", attempt, AttemptState.SUCCEEDED)
+
+
+async def watch(cluster: Cluster, seen: Callable[[], bool]) -> None:
+    """The control process' watches, until all have begun."""
+    credentials = await sync_to_async(access.credentials_of, thread_sensitive=False)(cluster)
+    async with await sync_to_async(Watcher, thread_sensitive=False)(cluster.pk, credentials) as watcher:
+        running = asyncio.create_task(watcher.run())
+        end = time.monotonic() + 60
+        while not seen():
+            assert time.monotonic() < end and not running.done()
+            await asyncio.sleep(0.1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def check(cluster: Cluster, server: client.Cluster) -> None:
+    """What the check page reads (without probes: those are pods and namespaces like any other)."""
+    list(examining.Examination(server=server, cluster=cluster, spec=None, beat=lambda: None).lines())
+
+
+def allowed(server: client.Cluster, use: Use) -> bool:
+    """Whether the API server would let the account do it."""
+    entry = next(one for one in NEEDED if (one.group, one.resource) == (use.group, use.resource))
+    return server.access_review(verb=use.verb, kind=entry.kind, subresource=entry.subresource or None)
+
+
+def test_each_verb_is_needed_and_none_is_missing(
+    account: Account, recorder: Recorder, working: tuple[Queue, Actor], cluster: Cluster
+) -> None:
+    given = uses_of(account.rules)
+    queue, actor = working
+    tenancy(queue)
+    volume(queue, actor)
+    instance(queue, actor, cluster)
+    task(queue, actor)
+    watched = {use for use in given if use.verb == "watch"}
+    asyncio.run(watch(cluster, lambda: watched <= set(recorder.first)))
+    server = client.Cluster(account.credentials())
+    check(cluster, server)
+
+    assert not set(recorder.first) - given, "the portal asks for what its role does not say"
+    assert not recorder.refused
+    assert not [str(use) for use in sorted(given - set(recorder.first))], "in the role, but never used"
+    for use in sorted(given):
+        account.take_away(use)
+        until(f"refused: {use}", lambda use=use: not allowed(server, use), seconds=60)
+        words = recorder.first[use].refusal(server)
+        assert f'cannot {use.verb} resource "{use.resource}"' in words, f"without {use}: {words}"
