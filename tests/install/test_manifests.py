@@ -66,6 +66,20 @@ def test_what_only_tries_the_portal_gets_no_account() -> None:
         assert pod["automountServiceAccountToken"] is name.startswith("base/"), name
 
 
+def test_the_default_of_no_network_covers_what_overlays_add() -> None:
+    common = kustomization("base")["labels"][0]
+    assert common["includeSelectors"], "the policy for all pods selects these labels"
+    for name, doc in WORKLOADS.items():
+        if not name.startswith("base/"):
+            assert common["pairs"].items() <= doc["spec"]["template"]["metadata"]["labels"].items(), name
+
+
+def test_every_object_bears_the_standard_labels() -> None:
+    for name, doc in documents():
+        if not name.startswith("base/") and doc["kind"] != "NetworkPolicy":
+            assert kustomization("base")["labels"][0]["pairs"].items() <= doc["metadata"]["labels"].items(), name
+
+
 def test_every_file_of_a_folder_is_in_its_kustomization() -> None:
     for folder in ("base", "ingress", "httproute", "trial"):
         files = {path.name for path in (KUBERNETES / folder).glob("*.yaml")} - {"kustomization.yaml"}
