@@ -33,6 +33,7 @@ def check(text: str, *, field: str = "name") -> str:
     if is_name(composed):
         return composed
     detail: Any
+    wrong: Any = None
     if not composed:
         detail = _("A name is needed.")
     elif len(composed) > MAX_LENGTH:
@@ -41,8 +42,8 @@ def check(text: str, *, field: str = "name") -> str:
             "max": MAX_LENGTH,
         }
     else:
-        detail = _("The name contains something that names cannot have.")
-    raise Invalid(detail, code="name_invalid", next=RULE, errors={field: detail})
+        detail, wrong = _("The name contains something that names cannot have."), RULE
+    raise Invalid(detail, code="name_invalid", next=RULE, errors={field: wrong or detail})
 
 
 def _is_letter_or_digit(char: str) -> bool:

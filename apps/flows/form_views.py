@@ -27,7 +27,7 @@ from apps.flows.views import JUST_MADE, STYLES, has_webhook
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants import access
-from apps.tenants import selectors as tenants
+from apps.tenants.lists import to_work_in
 
 JUST = timedelta(minutes=1)
 """So long a repeated Create (a double click) still counts as making the flow."""
@@ -35,7 +35,7 @@ JUST = timedelta(minutes=1)
 
 def offered(actor: Any) -> dict[str, list[Any]]:
     """What the form offers this person."""
-    queues = list(tenants.usable_queues(actor))
+    queues = to_work_in(actor)
     volumes = Volume.objects.for_actor(actor).filter(queue__in=queues).select_related("queue").order_by("name")
     alive = volumes.exclude(state__in=(VolumeState.DELETING, VolumeState.DELETED))
     # Tasks come first: an image for tasks is what a flow usually wants.

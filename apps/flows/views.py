@@ -19,7 +19,6 @@ from apps.core.pages import (
     ActionPage,
     Column,
     FilterField,
-    ListPage,
     ObjectPage,
     Tab,
     by_state,
@@ -33,7 +32,7 @@ from apps.flows.forms import command_line
 from apps.flows.models import Flow, FlowVersion
 from apps.flows.states import FLOW_STATES, FlowState
 from apps.tenants import access
-from apps.tenants.filters import by_owner, by_queue
+from apps.tenants.lists import QueuedList, by_owner, by_queue
 from apps.tenants.models import Role
 
 GRID_RUNS = 60
@@ -46,7 +45,7 @@ JUST_MADE = "flow-just-made"
 # --- flows -----------------------------------------------------------------------------------------------------------
 
 
-class FlowList(ListPage):
+class FlowList(QueuedList):
     """All flows that the person may know of."""
 
     section = "flows"
@@ -55,6 +54,7 @@ class FlowList(ListPage):
     kind = "flow"
     spec = selectors.FLOW_LIST
     row_template = "flows/flow_row.html"
+    new_label, new_url = gettext_lazy("New flow"), "flows:new"
     empty_title = gettext_lazy("There is no flow yet.")
     empty_text = gettext_lazy(
         "A flow runs a command in a container of its own, by the clock or at the push of a button, "
@@ -82,10 +82,9 @@ class FlowList(ListPage):
             FilterField(name="text", label=_("Search")),
         )
 
-    def actions(self) -> Sequence[Action]:
-        return (
-            Action(verb="create", label=_("New flow"), url=reverse("flows:new"), icon="plus", post=False, primary=True),
-        )
+    def prepare(self, rows: Sequence[Flow]) -> None:
+        for row in rows:
+            row.may_run = self.acting.may(row.queue)  # type: ignore[attr-defined]
 
 
 def has_webhook(document: Mapping[str, Any]) -> bool:

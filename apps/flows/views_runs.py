@@ -34,7 +34,7 @@ from apps.flows.models import Attempt, Run, Trigger
 from apps.flows.states import RUN_STATES, FlowState, RunState
 from apps.flows.views import OBJECT_SCRIPTS, STYLES
 from apps.tenants import access
-from apps.tenants.filters import by_queue
+from apps.tenants.lists import by_queue
 from apps.tenants.models import Role
 
 

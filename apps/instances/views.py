@@ -24,7 +24,6 @@ from apps.core.pages import (
     Column,
     FilterField,
     FormPage,
-    ListPage,
     ObjectFormPage,
     ObjectPage,
     Tab,
@@ -39,13 +38,12 @@ from apps.instances.spec import objects_of, url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
-from apps.tenants import selectors as tenants
-from apps.tenants.filters import by_owner, by_queue
+from apps.tenants.lists import QueuedList, by_owner, by_queue, to_work_in
 
 S = InstanceState
 
 
-class InstanceList(ListPage):
+class InstanceList(QueuedList):
     """All instances that the person may know of."""
 
     section = "instances"
@@ -53,6 +51,7 @@ class InstanceList(ListPage):
     kind = "instance"
     spec = selectors.LIST
     row_template = "instances/row.html"
+    new_label, new_url = gettext_lazy("New instance"), "instances:new"
     empty_title = gettext_lazy("There is no instance yet.")
     empty_text = gettext_lazy(
         "An instance is a JupyterLab of your own in the cluster, with a home that survives. "
@@ -79,18 +78,6 @@ class InstanceList(ListPage):
             by_queue(self.actor),
             by_owner(self.actor),
             FilterField(name="text", label=_("Search")),
-        )
-
-    def actions(self) -> Sequence[Action]:
-        return (
-            Action(
-                verb="create",
-                label=_("New instance"),
-                url=reverse("instances:new"),
-                icon="plus",
-                post=False,
-                primary=True,
-            ),
         )
 
     def extra(self) -> Mapping[str, Any]:
@@ -194,7 +181,7 @@ class NewInstance(FormPage):
 def form_choices(view: Any) -> dict[str, Any]:
     """What the form offers this person."""
     actor = view.actor
-    queues = list(tenants.usable_queues(actor))
+    queues = to_work_in(actor)
     volumes = Volume.objects.for_actor(actor).filter(queue__in=queues).select_related("queue").order_by("name")
     return {
         "images": list(choices.images(actor)),

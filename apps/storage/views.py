@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
-from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
@@ -21,7 +21,6 @@ from apps.core.pages import (
     Column,
     FilterField,
     FormPage,
-    ListPage,
     ObjectFormPage,
     ObjectPage,
     Tab,
@@ -37,11 +36,11 @@ from apps.storage.reconcile import objects_of
 from apps.storage.states import VOLUME_STATES, VolumeState
 from apps.tenants import access, ledger
 from apps.tenants import selectors as tenants
-from apps.tenants.filters import by_owner, by_queue
+from apps.tenants.lists import QueuedList, by_owner, by_queue, to_work_in
 from apps.tenants.models import Queue
 
 
-class VolumeList(ListPage):
+class VolumeList(QueuedList):
     """Volumes that the person may know of."""
 
     section = "volumes"
@@ -49,6 +48,7 @@ class VolumeList(ListPage):
     kind = "volume"
     spec = selectors.VOLUME_LIST
     row_template = "storage/volume_row.html"
+    new_label, new_url = gettext_lazy("New volume"), "storage:new"
     empty_title = gettext_lazy("There is no volume yet.")
     empty_text = gettext_lazy(
         "Your first instance in a queue makes a home for you. A data volume holds what several instances and flows use."
@@ -76,14 +76,6 @@ class VolumeList(ListPage):
             by_owner(self.actor),
             FilterField(name="name", label=_("Search")),
         )
-
-    def actions(self) -> Sequence[Action]:
-        new = reverse("storage:new")
-        return (Action(verb="create", label=_("New volume"), url=new, icon="plus", post=False, primary=True),)
-
-
-def _queues(view: Any) -> list[Queue]:
-    return list(tenants.usable_queues(view.actor))
 
 
 def _overview(view: Any, volume: Volume) -> Mapping[str, Any]:
@@ -163,16 +155,21 @@ class NewVolume(FormPage):
     form = VolumeForm
     template = "storage/volume_form.html"
 
+    @cached_property
+    def queues(self) -> list[Queue]:
+        """Where it may be made."""
+        return to_work_in(self.actor)
+
     def form_kwargs(self) -> dict[str, Any]:
-        return {"queues": _queues(self)}
+        return {"queues": self.queues}
 
     def initial(self) -> dict[str, Any]:
         wanted = self.request.GET.get("queue") or self.request.COOKIES.get(QUEUE_COOKIE, "")
-        chosen = next((queue for queue in _queues(self) if wanted in {queue.name, str(queue.pk)}), None)
+        chosen = next((queue for queue in self.queues if wanted in {queue.name, str(queue.pk)}), None)
         return {"size_bytes": 10 << 30, **({"queue": str(chosen.pk)} if chosen else {})}
 
     def extra(self) -> Mapping[str, Any]:
-        queues = _queues(self)
+        queues = self.queues
         usages = ledger.usages(queues)
         return {"rooms": [(queue, usages[queue.pk].shares[ledger.STORAGE]) for queue in queues]}
 

@@ -68,7 +68,7 @@ def may_act_on(actor: Actor, queue: Queue, owner_id: object) -> bool:
 
 
 class Acting:
-    """``may_act_on`` for many objects, with one statement for all of them."""
+    """``may`` and ``may_act_on`` for many objects, with one statement for all of them."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -78,13 +78,21 @@ class Acting:
         rows = Membership.objects.as_system().filter(user_id=self.actor.user_id).values_list("team_id", "role")
         return {team_id: Role(role) for team_id, role in rows}
 
-    def on(self, queue: Queue, owner_id: object) -> bool:
-        """Whether the actor may act on what ``owner_id`` has in the queue."""
+    @property
+    def anywhere(self) -> bool:
+        """Whether the actor is more than a viewer in any team."""
+        return self.actor.is_admin or any(RANK[role] >= RANK[Role.MEMBER] for role in self._roles.values())
+
+    def may(self, queue: Queue, role: Role = Role.MEMBER) -> bool:
+        """`may` of this module."""
         if self.actor.is_admin:
             return True
         have = self._roles.get(queue.team_id)
-        need = Role.MEMBER if owner_id == self.actor.user_id else Role.ADMIN
-        return have is not None and RANK[have] >= RANK[need]
+        return have is not None and RANK[have] >= RANK[role]
+
+    def on(self, queue: Queue, owner_id: object) -> bool:
+        """Whether the actor may act on what ``owner_id`` has in the queue."""
+        return self.may(queue, Role.MEMBER if owner_id == self.actor.user_id else Role.ADMIN)
 
 
 def require_act_on(actor: Actor, queue: Queue, owner_id: object) -> None:

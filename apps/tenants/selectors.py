@@ -11,7 +11,7 @@ from django.db.models.functions import Lower
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
 from apps.core.refs import named
-from apps.tenants.models import ApiToken, Membership, Queue, Team, User
+from apps.tenants.models import ApiToken, Membership, Queue, Role, Team, User
 from apps.tenants.states import QueueState
 
 QUEUE_LIST = ListSpec(
@@ -47,8 +47,17 @@ def queues(actor: Actor) -> QuerySet[Queue]:
 
 
 def usable_queues(actor: Actor) -> QuerySet[Queue]:
-    """The queues in which the actor may choose to work, by name: those of their teams that are not going away."""
+    """The queues of the actor's teams that are not going away, by name."""
     return queues(actor).exclude(state=QueueState.DELETING).order_by("name")
+
+
+def work_queues(actor: Actor) -> QuerySet[Queue]:
+    """Those among them in which the actor may make things, being more than a viewer there."""
+    rows = usable_queues(actor)
+    if actor.is_admin:
+        return rows
+    makers = (Role.MEMBER, Role.ADMIN)
+    return rows.filter(team__memberships__user=actor.user_id, team__memberships__role__in=makers)
 
 
 def teams(actor: Actor) -> QuerySet[Team]:

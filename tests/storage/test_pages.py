@@ -94,7 +94,7 @@ def test_the_list_is_one_statement_at_any_number_of_rows(client, queue, owner, d
     for number in range(4):
         services.create(actor=make.actor(owner), queue=queue, name=f"v{number}", size_bytes=GIB)
     client.get("/volumes")
-    with django_assert_num_queries(2 + 2):  # session, person; volumes, queues of the filter
+    with django_assert_num_queries(2 + 3):  # session, person; volumes, queues of the filter, roles
         client.get("/volumes", headers={"HX-Request": "true"})
 
 
