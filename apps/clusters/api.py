@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -74,7 +74,7 @@ class CredentialsForm(serializers.Serializer[Any]):
     kube_context = serializers.CharField(required=False, max_length=253)
 
 
-class CheckLineItem(serializers.Serializer[Any]):
+class ClusterCheckLineItem(serializers.Serializer[Any]):
     """A line of a check: ``command`` mends what is missing, ``evidence`` is the cluster's own words."""
 
     what = serializers.CharField()
@@ -86,7 +86,7 @@ class CheckLineItem(serializers.Serializer[Any]):
     evidence = serializers.ListField(child=serializers.CharField())
 
 
-class CheckItem(serializers.Serializer[Any]):
+class ClusterCheckItem(serializers.Serializer[Any]):
     """The latest check of a cluster; while it runs its lines come one by one."""
 
     state = serializers.CharField()
@@ -94,10 +94,10 @@ class CheckItem(serializers.Serializer[Any]):
     finished_at = serializers.DateTimeField(allow_null=True)
     lines = serializers.SerializerMethodField()
 
-    @extend_schema_field(CheckLineItem(many=True))
+    @extend_schema_field(ClusterCheckLineItem(many=True))
     def get_lines(self, row: ClusterCheck) -> list[dict[str, Any]]:
         """In the reader's language."""
-        return list(CheckLineItem(check_words.all_shown(row.lines), many=True).data)
+        return list(ClusterCheckLineItem(check_words.all_shown(row.lines), many=True).data)
 
 
 class ClusterViewSet(PortalViewSet):
@@ -130,10 +130,11 @@ class ClusterViewSet(PortalViewSet):
         services.update(actor=self.actor, cluster=cluster, **self.read(ClusterChange, request))
         return self.answer(cluster)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(parameters=[OpenApiParameter("keep", bool)], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Forget a cluster without queues; nothing in it is touched."""
-        services.remove(actor=self.actor, cluster=self.find(pk))
+        """Forget a cluster without queues, and remove what the portal made in it unless ``keep`` is true."""
+        keep = request.query_params.get("keep", "") == "true"
+        services.remove(actor=self.actor, cluster=self.find(pk), keep=keep)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=CredentialsForm, responses=ClusterItem)
@@ -145,7 +146,7 @@ class ClusterViewSet(PortalViewSet):
         services.replace_credentials(actor=self.actor, cluster=cluster, context=context, **data)
         return self.answer(cluster)
 
-    @extend_schema(responses=CheckItem)
+    @extend_schema(responses=ClusterCheckItem)
     @action(detail=True, methods=["get"])
     def check(self, request: Request, pk: str) -> Response:
         """The latest check, with its age."""
@@ -153,11 +154,11 @@ class ClusterViewSet(PortalViewSet):
         row = checks.of(self.find(pk))
         if row is None:
             raise NotFound(_("This cluster was never checked."), next=_("Ask for a check with POST."))
-        return Response(CheckItem(row).data)
+        return Response(ClusterCheckItem(row).data)
 
-    @extend_schema(request=None, responses={202: CheckItem})
+    @extend_schema(request=None, responses={202: ClusterCheckItem})
     @check.mapping.post
     def ask_check(self, request: Request, pk: str) -> Response:
         """Ask for a check; a worker carries it out."""
         row = services.check(actor=self.actor, cluster=self.find(pk))
-        return Response(CheckItem(row).data, status=status.HTTP_202_ACCEPTED)
+        return Response(ClusterCheckItem(row).data, status=status.HTTP_202_ACCEPTED)

@@ -16,6 +16,7 @@ _NO_PLUGIN = _(
 TOPICS: Mapping[str, Any] = {
     "answer": _("The cluster answers"),
     "version": _("Kubernetes version"),
+    "login": _("Credentials"),
     "permission": _("May {verbs} {what}"),
     "storage_class": _("Storage class for volumes"),
     "storage": _("Storage class {name}, tried"),
@@ -40,6 +41,12 @@ FOUND: Mapping[str, tuple[Any, Any]] = {
         _("Upgrade the cluster."),
     ),
     "version_unreadable": (_("{version} is not a version that the portal can read."), ""),
+    "login_lasting": (_("They do not end by themselves."), ""),
+    "login_until": (_("They end on {end}, in {days} days."), ""),
+    "login_soon": (
+        _("They end on {end}, in {days} days: then the portal is shut out."),
+        _("Give new credentials on the cluster's page. A token that lasts longer:"),
+    ),
     "permission_good": (_("allowed"), ""),
     "permission_missing": (_("not allowed: {missing}"), ""),
     "permission_optional": (_("not allowed: {missing}. Only this check knows less for it."), ""),

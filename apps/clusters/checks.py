@@ -29,6 +29,7 @@ from kubekit import client
 from kubekit.build import probe
 from kubekit.build.probe import ProbeSpec
 from kubekit.checkup import Line
+from kubekit.credentials import expiry
 from kubekit.errors import KubeError, PermissionDenied, SpecError
 from kubekit.permissions import NEEDED
 
@@ -165,7 +166,11 @@ def _examination(row: ClusterCheck, server: client.Cluster, beat: Callable[[], N
         spec = ProbeSpec(install=install_id(), id=str(row.run), image=reference) if reference else None
     except SpecError:
         spec = None  # a reference that no node could pull is as good as none
-    return Examination(server=server, cluster=row.cluster, spec=spec, beat=beat)
+    try:
+        ends = expiry(access.stored(row.cluster))
+    except access.CredentialsUnusable:
+        ends = None  # the connection itself has said so
+    return Examination(server=server, cluster=row.cluster, spec=spec, beat=beat, login_ends=ends)
 
 
 def _add(row: ClusterCheck, claim: Claim, line: Line) -> None:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -50,6 +51,7 @@ class Examination:
     cluster: Cluster
     spec: ProbeSpec | None
     beat: Callable[[], None]
+    login_ends: datetime | None = None
 
     def lines(self) -> Iterator[Line]:
         """Everything, in the order of the page. Raises `KubeError` when the cluster does not answer (any more)."""
@@ -57,6 +59,7 @@ class Examination:
         yield facts.version(answer)
         if facts.too_old(answer):
             return
+        yield facts.login(self.login_ends, timezone.now())
         yield from self.permissions()
         classes = yield from self._read()
         if self.spec is None:

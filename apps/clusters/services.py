@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.clusters import access, checks
+from apps.clusters import access, checks, leavings
 from apps.clusters.models import Cluster, ClusterCheck
 from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
@@ -147,24 +147,48 @@ def check(*, actor: Actor, cluster: Cluster) -> ClusterCheck:
         return checks.queue(actor=actor, cluster=_locked(cluster))
 
 
-def remove(*, actor: Actor, cluster: Cluster) -> None:
-    """Forget a cluster that has no living queues; what is in the cluster itself is not touched."""
+def remove(*, actor: Actor, cluster: Cluster, keep: bool = False) -> None:
+    """Forget a cluster that has no living queues, after everything that the portal made in it is gone.
+
+    With ``keep`` nothing in the cluster is touched, and it need not answer. Raises `Conflict` and `Unavailable`.
+    """
     require_admin(actor)
     with transaction.atomic():
+        _require_unused(_locked(cluster))
+    if not keep:
+        leavings.remove(cluster)
+    with transaction.atomic():
         row = _locked(cluster)
-        living = uses_of(row.pk)
-        if living:
-            raise Conflict(
-                _("The cluster “%(cluster)s” is used by %(living)s.")
-                % {"cluster": row.name, "living": ", ".join(living[:5]) + (" …" if len(living) > 5 else "")},
-                code="cluster_in_use",
-                next=_("Delete these first."),
-            )
+        _require_unused(row)
         # The row stays for the audit log; its credentials do not.
         transition(row, ClusterState.REMOVED, actor=actor, verb="cluster.remove", values={"credentials": Secret("")})
         wake.notify(wake.CLUSTERS)
     access.forget(cluster.pk)
     cluster.refresh_from_db()
+
+
+def _require_unused(cluster: Cluster) -> None:
+    living = uses_of(cluster.pk)
+    if living:
+        raise Conflict(
+            _("The cluster “%(cluster)s” is used by %(living)s.")
+            % {"cluster": cluster.name, "living": ", ".join(living[:5]) + (" …" if len(living) > 5 else "")},
+            code="cluster_in_use",
+            next=_("Delete these first."),
+        )
+
+
+def require_new_enough(cluster: Cluster) -> None:
+    """Raise `Conflict` for a cluster whose Kubernetes is too old for anything to be made on it."""
+    try:
+        access.require_new_enough(cluster.version)
+    except access.TooOld as error:
+        raise Conflict(
+            _("The cluster “%(name)s” runs Kubernetes %(version)s, which is too old for the portal.")
+            % {"name": cluster.name, "version": cluster.version},
+            code="cluster_too_old",
+            next=_("Choose another cluster, or have this one upgraded."),
+        ) from error
 
 
 def read_kubeconfig(text: str | bytes, *, context: str | None = None, trusted: bool = False) -> Credentials:

@@ -45,7 +45,7 @@ class ClusterList(AdminPage, ListPage):
         Column(label=gettext_lazy("Name"), sort="name"),
         Column(label=gettext_lazy("State")),
         Column(label=gettext_lazy("Version"), narrow=False),
-        Column(label=gettext_lazy("Nodes"), numeric=True),
+        Column(label=gettext_lazy("Nodes"), numeric=True, narrow=False),
         Column(label=gettext_lazy("Asked for")),
         Column(label=gettext_lazy("Last heard of"), narrow=False),
     )
@@ -110,10 +110,15 @@ class ClusterPage(AdminPage, ObjectPage):
         return selectors.clusters(self.actor)
 
     def actions(self, obj: Cluster) -> Sequence[Action]:
-        lost = _(
-            "The portal forgets the cluster “%(name)s” and its credentials. Nothing in the cluster is touched. "
-            "This is only possible when no queue is on it any more."
+        gone = _(
+            "The portal deletes every namespace that it made in “%(name)s”, with all data in it, and forgets the "
+            "cluster and its credentials. This is only possible when no queue is on it any more."
         ) % {"name": obj.name}  # fmt: skip
+        kept = _(
+            "The portal forgets the cluster “%(name)s” and its credentials. What it made in the cluster stays there, "
+            "and nobody cares for it. This is only possible when no queue is on it any more."
+        ) % {"name": obj.name}  # fmt: skip
+        remove = url("clusters:remove", obj)
         return (
             Action(
                 verb="settings",
@@ -130,7 +135,15 @@ class ClusterPage(AdminPage, ObjectPage):
                 icon="key",
                 post=False,
             ),
-            Action(verb="remove", label=_("Remove"), url=url("clusters:remove", obj), icon="trash", lost=lost),
+            Action(verb="remove", label=_("Remove"), url=remove, icon="trash", lost=gone),
+            Action(
+                verb="forget",
+                label=_("Forget, keep what is in it"),
+                url=remove,
+                icon="trash-off",
+                lost=kept,
+                fields={"keep": "true"},
+            ),
         )
 
 
@@ -204,5 +217,5 @@ class RemoveCluster(AdminPage, ActionPage):
         return selectors.clusters(self.actor)
 
     def act(self, obj: Cluster) -> str:
-        services.remove(actor=self.actor, cluster=obj)
+        services.remove(actor=self.actor, cluster=obj, keep=self.request.POST.get("keep") == "true")
         return reverse("clusters:list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apps.clusters import access, checks, contact, reaper, wording
+from apps.clusters import access, checks, contact, leavings, reaper, wording
 from apps.core import control, reasons, reconciling
 
 
@@ -21,5 +21,6 @@ def register() -> None:
     access.register_denied(checks.note_denied)
     reconciling.register(checks.RECONCILER)
     reaper.register(checks.REAPABLE)
+    leavings.register(checks.REAPABLE.label, checks.alive_ids)
     control.register("clusters", _watch)
     control.register("reaper", reaper.loop)

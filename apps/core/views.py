@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from django.core.exceptions import RequestDataTooBig
 from django.db import DatabaseError, connection
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -124,6 +125,19 @@ class Ready(View):
         except DatabaseError as error:
             return JsonResponse({"status": "unavailable", "database": type(error).__name__}, status=503)
         return JsonResponse({"status": "ok", "database": "ok"})
+
+
+def unreadable(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The page for a request that nothing could be made of; one that is too large says so."""
+    if not isinstance(exception, RequestDataTooBig):
+        return HttpResponse(loader.render_to_string("400.html"), status=400)
+    context = {
+        "status": 413,
+        "title": _("What was sent is larger than anything that a page takes."),
+        "next": _("Go back and send less. A kubeconfig, for example, is at most 1 MiB."),
+        "code": "too_large",
+    }
+    return HttpResponse(loader.render_to_string("503.html", context), status=413)
 
 
 def fault(request: HttpRequest) -> HttpResponse:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from apps.clusters.models import Cluster
-from apps.clusters.services import require_admin
+from apps.clusters.services import require_admin, require_new_enough
 from apps.clusters.states import ClusterState
 from apps.core import audit, live, names, reconciling
 from apps.core.actors import Actor
@@ -85,6 +85,7 @@ def create(
     quota.check()
     if cluster.state == ClusterState.REMOVED:
         raise Conflict(_("The cluster was removed."), code="cluster_removed", next=_("Choose another cluster."))
+    require_new_enough(cluster)
     pk = id or uuid4()
     known: Queue | None = Queue.objects.for_actor(actor).filter(pk=pk).first()
     if known is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,7 @@ APPLY_AGAIN = timedelta(minutes=15)
 SILENT_RETRY = timedelta(seconds=15)
 REFUSED_RETRY = timedelta(seconds=60)
 DELETION_LOOK = timedelta(seconds=2)
+_ALIVE = frozenset({QueueState.CREATING, QueueState.READY, QueueState.FAILED})
 
 
 def objects_of(queue: Queue) -> list[dict[str, Any]]:
@@ -69,6 +71,12 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
 
 def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime:
     generation = queue.generation
+    if queue.state == QueueState.CREATING and not queue.cluster.version:
+        access.require_new_enough(str(cluster.version().get("gitVersion", "")))
+    if _is_foreign(queue, cluster):
+        reason = Reason(code="queue_namespace_foreign", params={"namespace": queue.namespace})
+        transition(queue, QueueState.FAILED, actor=ACTOR, claim=claim, reason=reason, expect=_ALIVE)
+        return timezone.now() + REFUSED_RETRY
     for obj in objects_of(queue):
         try:
             cluster.apply(obj)
@@ -79,10 +87,24 @@ def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime:
         QueueState.READY,
         actor=ACTOR,
         claim=claim,
-        expect={QueueState.CREATING, QueueState.READY, QueueState.FAILED},
+        expect=_ALIVE,
         values={"observed_generation": generation},
     )
     return timezone.now() + APPLY_AGAIN
+
+
+def _is_foreign(queue: Queue, cluster: client.Cluster) -> bool:
+    """Whether a namespace of the queue's name is there and is somebody else's: nothing is written into that."""
+    try:
+        found = cluster.get("Namespace", None, queue.namespace)
+    except NotFound:
+        return False
+    return not _is_ours(queue, found)
+
+
+def _is_ours(queue: Queue, namespace: Mapping[str, Any]) -> bool:
+    labels = (namespace.get("metadata") or {}).get("labels") or {}
+    return labels.get(names.INSTALL) == install_id() and labels.get(names.ID) == str(queue.pk)
 
 
 def _remove(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime | None:
@@ -93,9 +115,8 @@ def _remove(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime | N
         transition(queue, QueueState.DELETED, actor=ACTOR, claim=claim)
         return None
     metadata = found.get("metadata") or {}
-    labels = metadata.get("labels") or {}
     params = {"namespace": queue.namespace}
-    if labels.get(names.INSTALL) != install_id() or labels.get(names.ID) != str(queue.pk):
+    if not _is_ours(queue, found):
         reason = Reason(code="queue_namespace_foreign", params=params)
         transition(queue, QueueState.DELETING, actor=ACTOR, claim=claim, reason=reason)
         return timezone.now() + REFUSED_RETRY
@@ -120,6 +141,11 @@ def _blockers(namespace: dict[str, object]) -> tuple[str, ...]:
 def _failed(queue: Queue, claim: Claim, error: KubeError, *, part: str) -> datetime:
     """Not answering keeps the state; a refusal of the cluster makes the queue failed until it goes through."""
     params = {"cluster": queue.cluster.name}
+    if isinstance(error, access.TooOld):
+        reason = Reason(code="queue_cluster_too_old", params=params, evidence=(error.message,))
+        to = queue.state if queue.state == QueueState.DELETING else QueueState.FAILED
+        transition(queue, to, actor=ACTOR, claim=claim, reason=reason, expect={queue.state})
+        return timezone.now() + REFUSED_RETRY
     if isinstance(error, Unauthorized):
         # Nothing of the queue is wrong, but nothing can change either until the cluster has new credentials.
         reason = Reason(code="cluster_unauthorized", evidence=(error.message,))
@@ -139,7 +165,7 @@ def _failed(queue: Queue, claim: Claim, error: KubeError, *, part: str) -> datet
         actor=ACTOR,
         claim=claim,
         reason=reason,
-        expect={QueueState.CREATING, QueueState.READY, QueueState.FAILED},
+        expect=_ALIVE,
     )
     return timezone.now() + REFUSED_RETRY
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
-from apps.clusters import services
+from apps.clusters import leavings, services
 from apps.core import live, reasons, reconciling
 from apps.core.actors import Actor
 from apps.tenants import reconcile, wording
@@ -23,9 +24,16 @@ def _on_cluster(cluster_pk: UUID) -> list[str]:
     return [f"{Queue._meta.verbose_name} {name}" for name in alive.order_by("name").values_list("name", flat=True)]
 
 
+def _alive(ids: Collection[UUID]) -> set[UUID]:
+    """Of some queues those that are not deleted."""
+    rows = Queue.objects.as_system().filter(pk__in=ids).exclude(state=QueueState.DELETED)
+    return set(rows.values_list("pk", flat=True))
+
+
 def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reconciling.register(reconcile.RECONCILER)
     live.register_groups(_groups)
     services.register_use(_on_cluster)
+    leavings.register("queue", _alive)

@@ -16,6 +16,10 @@ WORDINGS = {
         sentence=_("The cluster “{cluster}” refused a part of the queue: {part}."),
         next=_("An administrator should look at the cluster's check page: permissions, or a rule of the cluster."),
     ),
+    "queue_cluster_too_old": Wording(
+        sentence=_("The cluster “{cluster}” runs a Kubernetes that is too old, so nothing was made there."),
+        next=_("Choose another cluster, or have this one upgraded: then the queue is made by itself."),
+    ),
     "queue_namespace_foreign": Wording(
         sentence=_("The namespace {namespace} exists in the cluster and is not this queue's."),
         next=_("The portal touches nothing there. An administrator has to look at it by hand."),

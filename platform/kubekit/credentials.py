@@ -11,19 +11,25 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import json
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from cryptography import x509
 
 from .errors import CredentialError
 from .names import is_dns_label
 
 MAX_KUBECONFIG_BYTES = 1 << 20
+_CLOCKS_APART = timedelta(minutes=5)
+_LAST_S = 32503680000
+"""The year 3000: what ends later does not end."""
 
 _REFUSED_CLUSTER = {
     "certificate-authority": (
@@ -159,7 +165,8 @@ def parse_kubeconfig(text: str | bytes, *, context: str | None = None) -> Creden
 
     Raises `CredentialError`; its codes: ``too_large``, ``not_yaml``, ``not_kubeconfig``, ``no_context``,
     ``missing_entry``, ``bad_server``, ``plain_http``, ``bad_base64``, ``bad_ca``, ``bad_certificate``, ``no_login``,
-    ``half_certificate``, ``bad_token``, ``bad_namespace``, ``unknown_setting`` and one for each refused setting
+    ``half_certificate``, ``bad_token``, ``bad_namespace``, ``expired``, ``not_yet_valid``,
+    ``unknown_setting`` and one for each refused setting
     (``exec``, ``auth_provider``, ``token_file``, ``ca_file``, ``certificate_file``, ``key_file``, ``insecure_tls``,
     ``proxy``, ``impersonation``, ``password``).
     """
@@ -190,7 +197,47 @@ def parse_kubeconfig(text: str | bytes, *, context: str | None = None) -> Creden
         tls_server_name=_text(cluster, "tls-server-name"),
     )
     found.ssl_context()
+    _require_valid_now(found)
     return found
+
+
+def expiry(credentials: Credentials) -> datetime | None:
+    """When the client certificate or the token ends; None for a token that does not say so (and may never end)."""
+    if credentials.client_cert is not None:
+        return _validity(credentials.client_cert)[1]
+    seconds = _claims(credentials.token or "").get("exp")
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) and 0 < seconds < _LAST_S else None
+
+
+def _validity(pem: str) -> tuple[datetime | None, datetime | None]:
+    """From when to when the first certificate of a text is valid; nothing for one that only the TLS library reads."""
+    try:
+        found = x509.load_pem_x509_certificate(pem.encode())
+    except ValueError:
+        return None, None
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """What a service account's token (a JWT) says of itself. Only read, never believed: the server judges it."""
+    body = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (binascii.Error, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _require_valid_now(credentials: Credentials) -> None:
+    now, end = datetime.now(UTC), expiry(credentials)
+    what = "token" if credentials.client_cert is None else "client certificate"
+    if end is not None and end < now:
+        raise CredentialError("expired", f"the {what} ended on {end:%Y-%m-%d %H:%M} UTC; give one that is still valid")
+    begin = _validity(credentials.client_cert)[0] if credentials.client_cert is not None else None
+    if begin is not None and begin > now + _CLOCKS_APART:
+        raise CredentialError(
+            "not_yet_valid", f"the {what} is valid only from {begin:%Y-%m-%d %H:%M} UTC; are the clocks right?"
+        )
 
 
 class _NoAliasLoader(yaml.SafeLoader):

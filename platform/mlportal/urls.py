@@ -16,4 +16,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/<path:rest>", Missing.as_view(), name="api-missing"),
 ]
 
+handler400 = "apps.core.views.unreadable"
 handler500 = "apps.core.views.fault"

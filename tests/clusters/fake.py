@@ -22,9 +22,14 @@ class FakeCluster:
         self.objects: dict[Key, Obj] = {}
         self.refuse: dict[str, KubeError] = {}
         self.away = False
+        self.minor = "36"
         self.calls: list[tuple[str, str]] = []
         self.finalizers: set[str] = set()
         self._count = itertools.count(1)
+
+    def version(self) -> Obj:
+        self._meet("version", "", write=False)
+        return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}.1"}
 
     def apply(self, obj: Mapping[str, Any], *, dry_run: bool = False, force: bool = True) -> Obj:
         kind, namespace, name = obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]
@@ -47,9 +52,15 @@ class FakeCluster:
         except KeyError:
             raise NotFound(f"{kind} {name} not found", status=404) from None
 
-    def list(self, kind: str, namespace: str | None = None, **_: Any) -> Iterator[Obj]:
+    def list(
+        self, kind: str, namespace: str | None = None, *, labels: Mapping[str, str] | None = None, **_: Any
+    ) -> Iterator[Obj]:
         self._meet("list", kind, write=False)
-        return iter([copy.deepcopy(obj) for (k, n, _name), obj in self.objects.items() if (k, n) == (kind, namespace)])
+        found = [obj for (k, n, _name), obj in self.objects.items() if (k, n) == (kind, namespace)]
+        wanted = (labels or {}).items()
+        return iter(
+            [copy.deepcopy(obj) for obj in found if wanted <= (obj.get("metadata", {}).get("labels") or {}).items()]
+        )
 
     def delete(self, kind: str, namespace: str | None, name: str, *, uid: str | None = None, **_: Any) -> Obj:
         self._meet("delete", kind)

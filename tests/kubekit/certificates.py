@@ -22,12 +22,15 @@ class Authority:
     issuer: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
-    def issue(self, name: str, *, host: str = "") -> tuple[str, str]:
-        """(certificate, key) in PEM, for a server on loopback, for one of that host name, or a client."""
+    def issue(self, name: str, *, host: str = "", days_ago: float = 0) -> tuple[str, str]:
+        """(certificate, key) in PEM, for a server on loopback, for one of that host name, or a client.
+
+        It is valid for an hour from a moment that was ``days_ago``.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         known: x509.GeneralName = x509.DNSName(host) if host else x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         loopback = x509.SubjectAlternativeName([known])
-        builder = _builder(name, key).issuer_name(self.issuer.subject).add_extension(loopback, critical=False)
+        builder = _builder(name, key, days_ago).issuer_name(self.issuer.subject).add_extension(loopback, critical=False)
         return _pem(builder.sign(self.key, hashes.SHA256())), _key_pem(key)
 
     def server_context(self, folder: Path, *, ask_client: bool = False, host: str = "") -> ssl.SSLContext:
@@ -49,8 +52,8 @@ def authority() -> Authority:
     return Authority(certificate=_pem(issuer), issuer=issuer, key=key)
 
 
-def _builder(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
+def _builder(name: str, key: ec.EllipticCurvePrivateKey, days_ago: float = 0) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC) - dt.timedelta(days=days_ago)
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

@@ -61,6 +61,16 @@ def test_a_version_that_nobody_can_read_is_unknown_and_not_too_old() -> None:
     assert verdict(facts.version({"major": "one", "minor": "many"})) == ("version_unreadable", "unknown")
 
 
+@pytest.mark.parametrize(
+    ("days", "code", "result"),
+    [(None, "lasting", "good"), (365, "until", "good"), (13, "soon", "missing"), (-1, "soon", "missing")],
+)
+def test_credentials_that_end_soon_are_told_with_the_day(days: int | None, code: str, result: str) -> None:
+    line = facts.login(NOW + timedelta(days=days) if days is not None else None, NOW)
+    assert verdict(line) == (f"login_{code}", result)
+    assert bool(line.command) == (result == "missing")
+
+
 # --- permissions -------------------------------------------------------------------------------------------------
 
 

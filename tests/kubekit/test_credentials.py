@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubekit.credentials import Credentials, parse_kubeconfig
+from kubekit.credentials import Credentials, expiry, parse_kubeconfig
 from kubekit.errors import CredentialError
 from tests.kubekit.certificates import authority
 
@@ -205,3 +205,42 @@ def test_a_bomb_of_aliases_is_refused_at_once() -> None:
 def test_any_input_gives_credentials_or_a_refusal(text: str | bytes) -> None:
     with pytest.raises(CredentialError):
         parse_kubeconfig(text)
+
+
+# --- what has ended ----------------------------------------------------------------------------------------------
+
+
+def jwt(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+@pytest.mark.parametrize(("days_ago", "code"), [(1, "expired"), (-1, "not_yet_valid")])
+def test_a_client_certificate_is_refused_before_and_after_its_time(days_ago: float, code: str) -> None:
+    cert, key = CA.issue("portal", days_ago=days_ago)
+    user = {"client-certificate-data": b64(cert), "client-key-data": b64(key)}
+    with pytest.raises(CredentialError, match=r"client certificate (ended on|is valid only from) \d{4}-") as caught:
+        parse_kubeconfig(config(user=user))
+    assert caught.value.code == code
+
+
+def test_a_token_that_has_ended_is_refused_and_one_that_has_not_says_when() -> None:
+    now = int(time.time())
+    with pytest.raises(CredentialError, match="the token ended on") as caught:
+        parse_kubeconfig(config(user={"token": jwt(exp=now - 60)}))
+    assert caught.value.code == "expired"
+    found = parse_kubeconfig(config(user={"token": jwt(exp=now + 3600)}))
+    ends = expiry(found)
+    assert ends is not None and int(ends.timestamp()) == now + 3600
+
+
+@pytest.mark.parametrize(
+    "token", ["t0ken", "a.b.c", "e30.e30.c2ln", jwt(exp="soon"), jwt(exp=1e30), jwt(exp=-1), "e30.W10.c2ln"]
+)
+def test_a_token_that_does_not_say_when_it_ends_is_taken(token: str) -> None:
+    assert expiry(parse_kubeconfig(config(user={"token": token}))) is None
+
+
+def test_a_certificate_says_when_it_ends() -> None:
+    ends = expiry(Credentials(server="https://h", client_cert=CERT, client_key=KEY))
+    assert ends is not None and 3000 < ends.timestamp() - time.time() <= 3600

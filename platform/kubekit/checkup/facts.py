@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from kubekit.checkup.model import Line, Result
@@ -16,6 +16,7 @@ Raw = Mapping[str, Any]
 
 OLDEST_MINOR = 29
 """The oldest Kubernetes 1.x on which the fields, texts and interfaces that the portal uses are the same."""
+LOGIN_SOON = timedelta(days=14)
 MOST_CLOCK_DIFFERENCE_S = 5.0
 DEFAULT_STORAGE = "storageclass.kubernetes.io/is-default-class"
 DEFAULT_INGRESS = "ingressclass.kubernetes.io/is-default-class"
@@ -64,6 +65,21 @@ def _minor(answer: Raw) -> int | None:
             break
         digits += char
     return int(digits) if digits else None
+
+
+def login(end: datetime | None, now: datetime) -> Line:
+    """How long the credentials last."""
+    if end is None:
+        return Line(topic="login", code="login_lasting", result="good")
+    params = {"end": f"{end:%Y-%m-%d %H:%M} UTC", "days": max(0, (end - now).days)}
+    soon = end - now < LOGIN_SOON
+    return Line(
+        topic="login",
+        code="login_soon" if soon else "login_until",
+        result="missing" if soon else "good",
+        params=params,
+        command="kubectl create token NAME -n NAMESPACE --duration=8760h" if soon else "",
+    )
 
 
 def permission(entry: Permission, missing: Sequence[str], *, account: str) -> Line:
