@@ -60,6 +60,8 @@ def _save(model: Any, actor: Actor, obj: Any, pk: UUID | None, fields: dict[str,
                 audit.record(actor=actor, verb=f"{kind}.update", obj=row, detail=changed)
             live.announce(row)
     except IntegrityError as error:
+        if obj is None and (made := model.objects.as_system().filter(pk=pk).first()) is not None:
+            return made  # the same request twice in one instant
         raise Conflict(
             _("There is one named “%(name)s” already.") % {"name": fields.get("name", "")},
             code="name_taken",

@@ -71,7 +71,8 @@ def register(
     credentials = _own_account() if own else read_kubeconfig(kubeconfig, context=context, trusted=trusted)
     check_options(options)
     pk = id or uuid4()
-    known: Cluster | None = Cluster.objects.as_system().filter(pk=pk).first()
+    same = Cluster.objects.as_system().filter(pk=pk)
+    known: Cluster | None = same.first()
     if known is not None:
         return known
     try:
@@ -93,6 +94,9 @@ def register(
             if not trusted:
                 checks.queue(actor=actor, cluster=cluster)
     except IntegrityError as error:
+        again: Cluster | None = same.first()
+        if again is not None:  # the same request twice in one instant
+            return again
         raise Conflict(
             _("There is a cluster named “%(name)s” already.") % {"name": name},
             code="name_taken",

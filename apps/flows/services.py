@@ -38,17 +38,17 @@ def create_flow(*, actor: Actor, document: Any, flow_id: UUID | None = None) -> 
     access.require(actor, queue)
     if actor.user_id is None:
         raise Forbidden(_("A flow needs an owner who is a person."))
-    if flow_id is not None:
-        before = Flow.objects.for_actor(actor).filter(pk=flow_id).first()
-        if before is not None:
-            return before
+    flow_id = flow_id or uuid4()
+    mine = Flow.objects.for_actor(actor).filter(pk=flow_id)
+    if (before := mine.first()) is not None:
+        return before
     full, ids = resolve(doc, actor=actor, queue=queue)
     now = timezone.now()
     try:
         with transaction.atomic():
             _require_queue(queue)
             flow = Flow.objects.create(
-                id=flow_id or uuid4(),
+                id=flow_id,
                 name=full.name,
                 queue=queue,
                 owner_id=actor.user_id,
@@ -60,6 +60,8 @@ def create_flow(*, actor: Actor, document: Any, flow_id: UUID | None = None) -> 
             audit.record(actor=actor, verb="flow.create", obj=flow, detail={"version": 1})
             live.announce(flow)
     except IntegrityError as error:
+        if (before := mine.first()) is not None:  # the same request twice in one instant
+            return before
         raise _name_taken(full.name, queue.name) from error
     return flow
 

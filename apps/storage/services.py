@@ -76,7 +76,8 @@ def create(
     name = names.check(name)
     _check_size(size_bytes)
     pk = id or uuid4()
-    known: Volume | None = Volume.objects.for_actor(actor).filter(pk=pk).first()
+    mine = Volume.objects.for_actor(actor).filter(pk=pk)
+    known: Volume | None = mine.first()
     if known is not None:
         return known
     if actor.user_id is None:
@@ -92,6 +93,9 @@ def create(
             size_bytes=size_bytes,
         )
     except IntegrityError as error:
+        again: Volume | None = mine.first()
+        if again is not None:  # the same request twice in one instant
+            return again
         raise Conflict(
             _("The queue “%(queue)s” has a volume named “%(name)s” already.") % {"queue": queue.name, "name": name},
             code="name_taken",

@@ -42,17 +42,16 @@ def create(
     require_admin(actor)
     username = check_username(username)
     check_email(email)
-    known = User.objects.as_system().filter(pk=id).first() if id else None
-    if known is not None:
-        unseen = not password and known.must_change_password and known.last_login is None
-        return known, reset_password(actor=actor, user=known) if unseen else ""
+    pk = id or uuid4()
+    if (known := _made_before(actor, pk, password)) is not None:
+        return known
     made = "" if password else new_password()
     if password:
         check_password(password, User(username=username, email=email))
     try:
         with transaction.atomic():
             user = User.objects.create_user(
-                id=id or uuid4(),
+                id=pk,
                 username=username,
                 email=email,
                 password=password or made,
@@ -61,6 +60,8 @@ def create(
             )
             _audit(actor, "user.create", user, {"is_platform_admin": is_platform_admin})
     except IntegrityError as error:
+        if (known := _made_before(actor, pk, password)) is not None:  # the same request twice in one instant
+            return known
         raise Conflict(
             _("There is a user named “%(name)s” already.") % {"name": username},
             code="name_taken",
@@ -175,6 +176,14 @@ def check_password(password: str, user: User, *, field: str = "password") -> Non
 
 def _bad_username(text: str) -> Invalid:
     return Invalid(text, code="name_invalid", errors={"username": text})
+
+
+def _made_before(actor: Actor, pk: UUID, password: str) -> tuple[User, str] | None:
+    known = User.objects.as_system().filter(pk=pk).first()
+    if known is None:
+        return None
+    unseen = not password and known.must_change_password and known.last_login is None
+    return known, reset_password(actor=actor, user=known) if unseen else ""
 
 
 def _locked(user: User) -> User:

@@ -87,7 +87,8 @@ def create(
         raise Conflict(_("The cluster was removed."), code="cluster_removed", next=_("Choose another cluster."))
     require_new_enough(cluster)
     pk = id or uuid4()
-    known: Queue | None = Queue.objects.for_actor(actor).filter(pk=pk).first()
+    mine = Queue.objects.for_actor(actor).filter(pk=pk)
+    known: Queue | None = mine.first()
     if known is not None:
         return known
     try:
@@ -107,6 +108,9 @@ def create(
             live.announce(queue)
             reconciling.hint("queue", queue.pk)
     except IntegrityError as error:
+        again: Queue | None = mine.first()
+        if again is not None:  # the same request twice in one instant
+            return again
         raise taken(name) from error
     return queue
 

@@ -43,7 +43,8 @@ def create(
     require_admin(actor)
     name = names.check(name)
     pk = id or uuid4()
-    known: Team | None = Team.objects.as_system().filter(pk=pk).first()
+    same = Team.objects.as_system().filter(pk=pk)
+    known: Team | None = same.first()
     if known is not None:
         return known
     try:
@@ -52,6 +53,9 @@ def create(
             audit.record(actor=actor, verb="team.create", obj=team)
             live.announce(team)
     except IntegrityError as error:
+        again: Team | None = same.first()
+        if again is not None:  # the same request twice in one instant
+            return again
         raise _taken(name) from error
     return team
 
