@@ -5,6 +5,7 @@ Each runs in a process of its own, forked from the supervisor after Django's app
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import warnings
@@ -16,9 +17,12 @@ from celery.signals import worker_ready
 from django.conf import settings
 from django.core.management import call_command
 
+from apps.core import control as loops
 from apps.core import wake
 from mlportal import prepare as preparation
 from mlportal.celery import app
+
+BEAT_S = 20.0
 
 
 def prepare() -> None:
@@ -76,5 +80,13 @@ def worker() -> None:
 
 def control() -> None:
     """Schedule, watch clusters, collect logs, sweep."""
-    settings.ENVIRONMENT.home.ready_file("control").touch()
+    ready = settings.ENVIRONMENT.home.ready_file("control")
+    ready.touch()
+
+    async def alive(stop: asyncio.Event) -> None:
+        """Something outside sees by the file's age whether the loops go round at all."""
+        while not await loops.sleep(stop, BEAT_S):
+            ready.touch()
+
+    loops.register("alive", alive)
     call_command("control")

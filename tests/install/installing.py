@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import yaml
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tests.journeys.portal import ROOT, Answer, fetch, wait_until
 
@@ -117,7 +120,6 @@ class Installation:
 
     def _overlay(self) -> dict[str, Any]:
         small = [
-            {"op": "replace", "path": "/spec/replicas", "value": 1},
             {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests/cpu", "value": "50m"},
             {"op": "replace", "path": "/spec/template/spec/initContainers/0/resources/requests/cpu", "value": "20m"},
         ]
@@ -173,6 +175,13 @@ class Installation:
         """A request to an instance's host through the same entrance."""
         headers = {"Host": host, **({"Authorization": f"token {key}"} if key else {})}
         return fetch(f"{INGRESS}{path}", method=method, headers=headers, body=body)
+
+    def signals(self, cookie: str) -> ClientConnection:
+        """The web socket of the portal's pages, opened as a browser does."""
+        link = socket.create_connection((urlsplit(INGRESS).hostname, PORT), timeout=30)
+        return connect(
+            f"ws://{HOST}:{PORT}/live/", sock=link, origin=Origin(ORIGIN), additional_headers={"Cookie": cookie}
+        )
 
     def api(self, method: str, path: str, body: Any = None) -> Answer:
         """A REST call as the administrator."""
