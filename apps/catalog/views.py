@@ -14,25 +14,16 @@ from apps.catalog import selectors, services
 from apps.catalog.forms import ImageForm, SizeForm
 from apps.catalog.models import Image, Purpose, Size
 from apps.core.adminpages import AdminPage
-from apps.core.pages import Action, Choice, Column, FilterField, FormPage, ListPage, find
+from apps.core.pages import Choice, Column, FilterField, FormPage, ListPage, find
 
 
 class _Catalogue(ListPage):
-    new_label: Any = ""
-    new_url = ""
-
     def filters(self) -> Sequence[FilterField]:
         yes_no = (Choice(value="no", label=_("no")), Choice(value="yes", label=_("yes")))
         return (
             FilterField(name="retired", label=_("Retired"), choices=yes_no),
             FilterField(name="name", label=_("Search")),
         )
-
-    def actions(self) -> Sequence[Action]:
-        if not self.actor.is_admin:
-            return ()
-        address = reverse(self.new_url)
-        return (Action(verb="create", label=self.new_label, url=address, icon="plus", post=False, primary=True),)
 
     def extra(self) -> Mapping[str, Any]:
         return {"may_change": self.actor.is_admin}

@@ -18,14 +18,14 @@ from apps.core.adminpages import AdminPage
 from apps.core.pages import (
     Action,
     ActionPage,
-    Choice,
     Column,
     FilterField,
     FormPage,
     ListPage,
+    ObjectFormPage,
     ObjectPage,
     Tab,
-    find,
+    by_state,
     history_tab,
     url,
 )
@@ -39,6 +39,7 @@ class ClusterList(AdminPage, ListPage):
     kind = "cluster"
     spec = selectors.CLUSTER_LIST
     row_template = "clusters/cluster_row.html"
+    new_label, new_url = gettext_lazy("Register a cluster"), "clusters:new"
     empty_title = gettext_lazy("There is no cluster yet.")
     empty_text = gettext_lazy("Register one with its kubeconfig; then make queues on it.")
     columns = (
@@ -59,20 +60,10 @@ class ClusterList(AdminPage, ListPage):
             row.capacity = found[row.pk]  # type: ignore[attr-defined]
 
     def filters(self) -> Sequence[FilterField]:
-        states = [
-            Choice(value=state, label=CLUSTER_STATES.labels[state])
-            for state in ClusterState
-            if state != ClusterState.REMOVED
-        ]
         return (
-            FilterField(name="state", label=_("State"), choices=states),
+            by_state(CLUSTER_STATES, (state for state in ClusterState if state != ClusterState.REMOVED)),
             FilterField(name="name", label=_("Search")),
         )
-
-    def actions(self) -> Sequence[Action]:
-        new = reverse("clusters:new")
-        label = _("Register a cluster")
-        return (Action(verb="create", label=label, url=new, icon="plus", post=False, primary=True),)
 
 
 def _overview(view: Any, cluster: Cluster) -> Mapping[str, Any]:
@@ -169,14 +160,11 @@ class NewCluster(AdminPage, FormPage):
         return services.register(actor=self.actor, **data).get_absolute_url()
 
 
-class _OfCluster(AdminPage, FormPage):
+class _OfCluster(AdminPage, ObjectFormPage):
     section = "clusters"
 
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster of the address."""
-        found: Cluster = find(selectors.clusters(self.actor), self.kwargs["pk"])
-        return found
+    def rows(self) -> QuerySet[Cluster]:
+        return selectors.clusters(self.actor)
 
 
 class ChangeSettings(_OfCluster):
@@ -186,14 +174,12 @@ class ChangeSettings(_OfCluster):
     form = SettingsForm
 
     def initial(self) -> dict[str, Any]:
-        cluster = self.cluster
-        return {name: getattr(cluster, name) for name in SettingsForm.base_fields}
+        return {name: getattr(self.object, name) for name in SettingsForm.base_fields}
 
     def submit(self, data: dict[str, Any]) -> str:
         data.pop("id")
-        cluster = self.cluster
-        services.update(actor=self.actor, cluster=cluster, **data)
-        return cluster.get_absolute_url()
+        services.update(actor=self.actor, cluster=self.object, **data)
+        return str(self.object.get_absolute_url())
 
 
 class ChangeCredentials(_OfCluster):
@@ -203,9 +189,8 @@ class ChangeCredentials(_OfCluster):
     form = KubeconfigForm
 
     def submit(self, data: dict[str, Any]) -> str:
-        cluster = self.cluster
-        services.replace_credentials(actor=self.actor, cluster=cluster, kubeconfig=data["kubeconfig"])
-        return cluster.get_absolute_url()
+        services.replace_credentials(actor=self.actor, cluster=self.object, kubeconfig=data["kubeconfig"])
+        return str(self.object.get_absolute_url())
 
 
 class RemoveCluster(AdminPage, ActionPage):

@@ -159,6 +159,8 @@ class ListPage(PortalPage):
     spec: ClassVar[ListSpec] = ListSpec()
     columns: ClassVar[Sequence[Column]] = ()
     row_template: ClassVar[str] = ""
+    new_label: ClassVar[Text] = ""
+    new_url: ClassVar[str] = ""
     empty_title: ClassVar[Text] = ""
     empty_text: ClassVar[Text] = ""
     empty_cli: ClassVar[str] = ""
@@ -171,9 +173,16 @@ class ListPage(PortalPage):
         """The filter bar's fields; their names are those of ``spec.filters``."""
         return ()
 
+    def may_make(self) -> bool:
+        """Whether this person is offered to make another one (``new_label``, ``new_url``)."""
+        return self.actor.is_admin
+
     def actions(self) -> Sequence[Action]:
         """Buttons at the top right; the first is the main one and also stands in the empty state."""
-        return ()
+        if not self.new_url or not self.may_make():
+            return ()
+        address = reverse(self.new_url)
+        return (Action(verb="create", label=self.new_label, url=address, icon="plus", post=False, primary=True),)
 
     def extra(self) -> Mapping[str, Any]:
         """More for the row template."""

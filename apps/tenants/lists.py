@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
-
-from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
 from apps.core.actors import Actor
 from apps.core.errors import Forbidden
-from apps.core.pages import Action, Choice, FilterField, ListPage
+from apps.core.pages import Choice, FilterField, ListPage
 from apps.tenants import selectors
 from apps.tenants.access import Acting
 from apps.tenants.models import Queue
@@ -20,19 +16,13 @@ from apps.tenants.models import Queue
 class QueuedList(ListPage):
     """A list of what lives in queues: who is a mere viewer everywhere is offered nothing to make."""
 
-    new_label: ClassVar[Any] = ""
-    new_url: ClassVar[str] = ""
-
     @cached_property
     def acting(self) -> Acting:
         """The person's roles, in one statement for the whole page (none for administrators)."""
         return Acting(self.actor)
 
-    def actions(self) -> Sequence[Action]:
-        if not self.acting.anywhere:
-            return ()
-        address = reverse(self.new_url)
-        return (Action(verb="create", label=self.new_label, url=address, icon="plus", post=False, primary=True),)
+    def may_make(self) -> bool:
+        return self.acting.anywhere
 
 
 def by_queue(actor: Actor) -> FilterField:

@@ -50,6 +50,7 @@ class QueueList(ListPage):
     kind = "queue"
     spec = selectors.QUEUE_LIST
     row_template = "tenants/queue_row.html"
+    new_label, new_url = gettext_lazy("New queue"), "tenants:queue-new"
     empty_title = gettext_lazy("You are in no team that has a queue.")
     empty_text = gettext_lazy(
         "A queue is a share of a cluster for a team: so much CPU, memory, GPUs and storage. An administrator makes it."
@@ -75,12 +76,6 @@ class QueueList(ListPage):
             by_state(QUEUE_STATES, (state for state in QueueState if state != QueueState.DELETED)),
             FilterField(name="name", label=_("Search")),
         )
-
-    def actions(self) -> Sequence[Action]:
-        if not self.actor.is_admin:
-            return ()
-        new = reverse("tenants:queue-new")
-        return (Action(verb="create", label=_("New queue"), url=new, icon="plus", post=False, primary=True),)
 
 
 def _overview(view: Any, queue: Queue) -> Mapping[str, Any]:

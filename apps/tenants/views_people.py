@@ -44,6 +44,7 @@ class TeamList(ListPage):
     kind = "team"
     spec = selectors.TEAM_LIST
     row_template = "tenants/team_row.html"
+    new_label, new_url = gettext_lazy("New team"), "tenants:team-new"
     empty_title = gettext_lazy("There is no team yet.")
     empty_text = gettext_lazy("A team is people who share queues. An administrator makes it and adds its members.")
     columns = (
@@ -58,12 +59,6 @@ class TeamList(ListPage):
 
     def filters(self) -> Sequence[FilterField]:
         return (FilterField(name="name", label=_("Search")),)
-
-    def actions(self) -> Sequence[Action]:
-        if not self.actor.is_admin:
-            return ()
-        new = reverse("tenants:team-new")
-        return (Action(verb="create", label=_("New team"), url=new, icon="plus", post=False, primary=True),)
 
 
 def _members(view: Any, team: Team) -> Mapping[str, Any]:
@@ -227,6 +222,7 @@ class UserList(AdminPage, ListPage):
     kind = "user"
     spec = selectors.USER_LIST
     row_template = "tenants/user_row.html"
+    new_label, new_url = gettext_lazy("New user"), "tenants:user-new"
     empty_title = gettext_lazy("There is nobody yet.")
     columns = (
         Column(label=gettext_lazy("Name"), sort="name"),
@@ -251,10 +247,6 @@ class UserList(AdminPage, ListPage):
             FilterField(name="admin", label=_("Administrator"), choices=YES_NO),
             FilterField(name="name", label=_("Search")),
         )
-
-    def actions(self) -> Sequence[Action]:
-        new = reverse("tenants:user-new")
-        return (Action(verb="create", label=_("New user"), url=new, icon="plus", post=False, primary=True),)
 
     def extra(self) -> Mapping[str, Any]:
         return {"me": self.actor.user_id}
