@@ -31,12 +31,21 @@ CHATTER_EVERY = timedelta(seconds=5)
 
 
 def merge(known: Sequence[Mapping[str, Any]], notes: Sequence[EventNote]) -> list[Row]:
-    """The newest `MOST` of both, newest first; a repeated event of the cluster replaces its earlier count."""
-    rows = {_key(row): dict(row) for row in known}
+    """The newest `MOST` of both, newest first; a repeated event of the cluster replaces its earlier count.
+
+    ``notes`` are in the order in which they came, which tells apart those of one second.
+    """
+    rows = {_key(row): dict(row) for row in reversed(known)}
     for note in notes:
         row = _row(note)
+        rows.pop(_key(row), None)
         rows[_key(row)] = row
-    return sorted(rows.values(), key=lambda row: str(row["at"]), reverse=True)[:MOST]
+    return _newest_first(list(rows.values()))[:MOST]
+
+
+def _newest_first(rows: Sequence[Row]) -> list[Row]:
+    """Of rows in the order in which they came; most have no fractions of a second."""
+    return sorted(rows, key=lambda row: str(row["at"]))[::-1]
 
 
 def _row(note: EventNote) -> Row:
@@ -113,7 +122,7 @@ def shown(rows: Iterable[Mapping[str, Any]], *, about: str = "", url: str = "") 
 
 def newest(rows: Iterable[Row]) -> list[Row]:
     """Those of several objects together, newest first."""
-    return sorted(rows, key=lambda row: row["at"], reverse=True)[:MOST_SHOWN]
+    return _newest_first(list(rows)[::-1])[:MOST_SHOWN]
 
 
 def _own(_view: Any, obj: Eventful) -> list[Row]:
