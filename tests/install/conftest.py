@@ -1,4 +1,4 @@
-"""One installation for all tests of it: it takes a minute."""
+"""One installation for all tests of a file: it takes a minute, and room on the node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.install.installing import Installation
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Installed by the manifests of this repository, removed afterwards."""
     name = f"mlportal-install-{secrets.token_hex(3)}"

@@ -169,7 +169,8 @@ class Installation:
     ) -> Answer:
         """A request to the portal through the cluster's entrance."""
         sent = {"Host": f"{HOST}:{PORT}", **(headers or {})}
-        return fetch(f"{INGRESS}{path}", method=method, headers=sent, body=body)
+        answer = fetch(f"{INGRESS}{path}", method=method, headers=sent, body=body)
+        return Answer(answer.status, {name.title(): value for name, value in answer.headers.items()}, answer.body)
 
     def at(self, host: str, path: str, *, key: str = "", method: str = "GET", body: bytes | None = None) -> Answer:
         """A request to an instance's host through the same entrance."""

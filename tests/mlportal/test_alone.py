@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlencode
 
 import pytest
 
@@ -121,6 +122,15 @@ def test_one_waits_until_the_other_has_migrated_and_then_the_pages_are_served(
         page = fetch(f"http://127.0.0.1:{port}/sign-in", headers=outside)
         assert page.status == 200
         assert re.search(r"mlportal-csrf=[^;]+;.*Secure", str(page.headers)), "cookies go over HTTPS alone"
+        cookie = {name.title(): value for name, value in page.headers.items()}["Set-Cookie"].split(";", 1)[0]
+        token = re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', page.body)
+        assert token is not None
+        form = urlencode({"username": "admin", "password": "a long password", "csrfmiddlewaretoken": token[1].decode()})
+        sent = {**outside, "Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+        for origin, status in (("https://portal.example.org", 302), ("https://other.example.org", 403)):
+            headers = {**sent, "Origin": origin}
+            answer = fetch(f"http://127.0.0.1:{port}/sign-in", method="POST", headers=headers, body=form.encode())
+            assert answer.status == status, "behind HTTPS, forms come from the portal's own address"
         assert fetch(f"http://127.0.0.1:{port}/sign-in", headers={"Host": "other.example.org"}).status == 400
         assert json.loads(fetch(f"http://127.0.0.1:{port}/livez", headers=outside).body) == {"status": "ok"}
     finally:
