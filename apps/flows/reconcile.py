@@ -32,6 +32,7 @@ from kubekit.build.task import task_pod
 from kubekit.client import Cluster as KubeCluster
 from kubekit.diagnose import POD_GONE, Context, classify_attempt_end, classify_no_start, diagnose
 from kubekit.errors import AlreadyExists, KubeError, PermissionDenied, QuotaExceeded, SpecError
+from kubekit.errors import Conflict as KubeConflict
 from kubekit.errors import NotFound as KubeNotFound
 from kubekit.events import EventNote, observe_events
 from kubekit.observe import AttemptObservation, ClaimObservation, observe_attempt, observe_claim
@@ -127,7 +128,7 @@ class Round:
             note_waiting(self.attempt, self.claim, self.why(error=error))
             return self.after(WAIT_FOR_ROOM_S)
         except KubeError as error:
-            if error.retryable or error.maybe_done or error.status in (0, 401) or isinstance(error, PermissionDenied):
+            if _passes(error):
                 note_waiting(self.attempt, self.claim, self.why(error=error))
                 return self.after(CLUSTER_AWAY_S)
             return self.refuse(error)
@@ -329,10 +330,9 @@ class Round:
         why = silence.own_reason(attempt) or Reason(code="start_timeout")
         if seen is not None and seen.finished:
             end = classify_attempt_end(seen, cancelled=True)
-            before = attempt.deadline_at is not None and seen.finished_at is not None
             if end is not None and end.outcome == "succeeded":
                 return self.ending_of(seen)
-            if attempt.stop_cause == StopCause.TIMEOUT and before and seen.finished_at < attempt.deadline_at:  # type: ignore[operator]
+            if attempt.stop_cause == StopCause.TIMEOUT and _ended_by_itself(attempt, seen):
                 return self.ending_of(seen)
         if attempt.stop_cause == StopCause.START_TIMEOUT:
             return Ending(
@@ -366,6 +366,20 @@ class Round:
     def keep(self, **values: Any) -> None:
         """Columns that no person sees, while the claim holds."""
         finishing.keep(self.attempt, self.claim, **values)
+
+
+def _passes(error: KubeError) -> bool:
+    """Whether a later create may succeed. A plain conflict is the quota's: many pods at once were charged to it."""
+    passing = error.retryable or error.maybe_done or error.status in (0, 401)
+    return passing or isinstance(error, PermissionDenied | KubeConflict)
+
+
+def _ended_by_itself(attempt: Attempt, seen: AttemptObservation) -> bool:
+    """Before its deadline, and before we had it ended: the second holds whatever the portal's own clock says."""
+    ended, asked = seen.finished_at, seen.pod.delete_requested_at
+    if ended is None or attempt.deadline_at is None:
+        return False
+    return ended < attempt.deadline_at and (asked is None or ended < asked)
 
 
 def _no_room(error: OverQuota) -> Reason:
