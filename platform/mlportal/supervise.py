@@ -12,6 +12,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ _WORTH_SHOWING = re.compile(r"^\S*Z (WARNING|ERROR|CRITICAL) |\b(FATAL|PANIC)\b|
 _EXCEPTION = re.compile(r"^[\w.]*(Error|Exception|Refused|Failure)\b")
 _BUSY_PACE_S, _WAITING_PACE_S, _IDLE_PACE_S = 0.02, 0.2, 1.0
 _FRESH_S = 60
+_SAY_AGAIN_S = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +54,31 @@ class Supervised:
     stage: int
     needs: tuple[str, ...] = ()
     once: bool = False
+
+
+class _Log(loggers.Logger):  # type: ignore[misc]
+    """A program's log file. A disk that is full costs lines of it and nothing else, and is said in one line."""
+
+    last_said_at = -float("inf")
+
+    def addHandler(self, handler: Any) -> None:  # noqa: N802 - supervisord's name
+        write = handler.emit
+
+        def emit(record: Any) -> None:
+            try:
+                write(record)
+            except OSError as error:  # the next file of a rotation could not be opened
+                self._lost(error)
+
+        handler.emit = emit
+        handler.handleError = lambda: self._lost(sys.exc_info()[1])
+        super().addHandler(handler)
+
+    @classmethod
+    def _lost(cls, error: BaseException | None) -> None:
+        if time.monotonic() - cls.last_said_at > _SAY_AGAIN_S:
+            cls.last_said_at = time.monotonic()
+            say.event(say.WRONG, "portal", f"what the programs say cannot be kept in their logs: {error}")
 
 
 class _Child(Subprocess):  # type: ignore[misc]
@@ -192,6 +219,9 @@ class _Options(ServerOptions):  # type: ignore[misc]
     def setpgrp(self) -> None:
         detach()
 
+    def getLogger(self, *args: Any, **kwargs: Any) -> _Log:  # noqa: N802 - supervisord's name
+        return _Log(*args, **kwargs)
+
     def openhttpservers(self, supervisor: supervisord.Supervisor) -> None:
         """No interface: the supervisor belongs to the terminal it runs in."""
 
@@ -249,15 +279,18 @@ class _Options(ServerOptions):  # type: ignore[misc]
         self.mood = SupervisorStates.SHUTDOWN
 
     def record_processes(self) -> None:
-        """Note who runs, for a start after this process was killed."""
+        """Note who runs, for a start after this process was killed. On a full disk the note is an old one."""
         entries = [
             {"name": child.program.name, "pid": child.pid, "started_ticks": started_ticks(child.pid)}
             for child in self.children.values()
             if child.pid
         ]
         draft = self.record.with_suffix(".new")
-        draft.write_text(json.dumps(entries), encoding="utf-8")
-        draft.replace(self.record)
+        try:
+            draft.write_text(json.dumps(entries), encoding="utf-8")
+            draft.replace(self.record)
+        except OSError as error:
+            say.event(say.WRONG, "portal", f"who runs cannot be noted: {error}")
 
 
 def _paced(poll: Callable[[float], Any], options: _Options) -> Callable[[float], Any]:

@@ -30,6 +30,7 @@ def act(name: str) -> None:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGUSR1, lambda *_: print(f"{name} says something", flush=True))
     with (FOLDER / "started").open("a") as file:
         file.write(f"{name}\n")
     (FOLDER / f"{name}.pid").write_text(f"{os.getpid()} {os.getsid(0)}")

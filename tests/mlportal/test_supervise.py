@@ -139,3 +139,22 @@ def test_stopping_while_a_program_waits_for_its_next_try_is_quick(tmp_path):
     stack.process.send_signal(signal.SIGINT)
     assert stack.process.wait(10) == 0
     assert time.monotonic() - begun < 1.5
+
+
+def test_a_full_disk_costs_notes_and_lines_of_logs_and_no_program(tmp_path):
+    (tmp_path / "third.log").symlink_to("/dev/full")
+    stack = Stack(tmp_path)
+    try:
+        stack.wait(lambda: "all ready" in stack.said(), 90)
+        (tmp_path / "processes.new").mkdir()  # nothing can be written there
+        first, third = stack.pid("first"), stack.pid("third")
+        os.kill(first, signal.SIGKILL)
+        stack.wait(lambda: stack.pid("first") not in {None, first}, 90)
+        stack.wait(lambda: "cannot be noted" in stack.said(), 90)
+        os.kill(third, signal.SIGUSR1)
+        stack.wait(lambda: "cannot be kept in their logs: [Errno 28]" in stack.said(), 90)
+        assert not gone(third)
+        assert "Traceback" not in stack.said()
+    finally:
+        stack.process.terminate()
+        stack.process.wait(90)
