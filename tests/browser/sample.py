@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model  # noqa: E402 - apps are loaded b
 from django.utils import timezone  # noqa: E402
 
 from apps.catalog.models import Image, Purpose, Size  # noqa: E402
-from apps.clusters.models import Cluster, Node  # noqa: E402
+from apps.clusters.models import Cluster, ClusterCheck, Node  # noqa: E402
 from apps.core import actors, audit  # noqa: E402
 from apps.flows import services  # noqa: E402
 from apps.flows.models import Attempt, Flow, LogChunk, Run  # noqa: E402
@@ -30,6 +30,20 @@ SYSTEMS = ("reconciler", "scheduler", "watcher", "bootstrap", "cluster check")
 LONG_PERSON = "maximiliane.von-der-langen-strasse@research.example.com"
 LONG = "a-name-of-sixty-three-characters-which-is-the-most-that-fits-in"
 FORBIDDEN = 'networkpolicies.networking.k8s.io is forbidden: User "mlportal" cannot patch resource "networkpolicies"'
+CHECKED: list[tuple[str, str, str, dict[str, Any], str, list[str]]] = [
+    ("version", "version_good", "good", {"version": "v1.36.1"}, "", []),
+    (
+        "permission",
+        "permission_missing",
+        "missing",
+        {"verbs": "create, delete", "what": "networkpolicies.networking.k8s.io", "missing": "create, delete"},
+        "kubectl create clusterrole mlportal-policies --verb=create,delete --resource=networkpolicies",
+        [FORBIDDEN],
+    ),
+    ("storage_class", "storage_class_none", "missing", {}, "", []),
+    ("metrics", "metrics_good", "good", {"count": 2, "nodes": 3}, "", []),
+    ("network", "network_no_pods", "unknown", {}, "", ["pods did not run within 60 s", "0/3 nodes are available"]),
+]
 EVIDENCE = [
     "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.",
     "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.",
@@ -78,6 +92,17 @@ def main() -> None:
         reason_code="cluster_unreachable",
         reason_params={"cluster": "gpu-east", "detail": "connection refused"},
         reason_evidence=["HTTPSConnectionPool(host='gpu-east.example', port=6443): connection refused"],
+    )
+    ClusterCheck.objects.create(
+        cluster=cluster,
+        state="succeeded",
+        state_since=ago(minutes=3),
+        started_at=ago(minutes=4),
+        finished_at=ago(minutes=3),
+        lines=[
+            {"topic": topic, "code": code, "result": result, "params": params, "command": command, "evidence": evidence}
+            for topic, code, result, params, command, evidence in CHECKED
+        ],
     )
     Node.objects.as_system().filter(cluster=cluster).delete()
     for number in range(3):
