@@ -41,16 +41,15 @@ class Admission:
 
     def update(self, resource: Resource, new: Object, old: Object) -> None:
         """Admit a change: quota for what grows. Raises ApiError 403."""
-        if resource.key in ("persistentvolumeclaims", "services"):
+        if resource.key == "persistentvolumeclaims":
             self.ledger.check(resource, new, old)
 
     def delete(self, resource: Resource, name: str) -> None:
         """Refuse to delete what the cluster cannot be without. Raises ApiError 403."""
         if resource.key == "namespaces" and name in ("default", "kube-system", "kube-public"):
             raise status.forbidden("", "namespaces", name, "this namespace may not be deleted")
-        if resource.key == "priorityclasses" and name.startswith("system-"):
-            why = "this is a system priority class and cannot be deleted"
-            raise status.forbidden(resource.group, resource.plural, name, why)
+        if resource.key == "persistentvolumes":
+            raise status.not_implemented("the deletion of a volume: it goes with its claim")
 
     def _namespace(self, resource: Resource, obj: Object) -> None:
         name = obj["metadata"]["namespace"]
@@ -111,7 +110,6 @@ class Admission:
         if errors:
             why = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
             raise status.forbidden(resource.group, resource.plural, pod["metadata"].get("name", ""), why)
-        pod["status"]["qosClass"] = pods.qos_class(pod["spec"])
 
 
 def _container_defaults(pod: Object, items: list[Object]) -> None:

@@ -25,28 +25,9 @@ _OBJECTS: Final[tuple[tuple[str, Object], ...]] = (
         for name in ("default", "kube-system", "kube-public", "kube-node-lease")
     ),
     (
-        "priorityclasses",
-        {
-            "metadata": {"name": "system-cluster-critical"},
-            "value": 2000000000,
-            "description": "Used for system critical pods that must run in the cluster.",
-        },
-    ),
-    (
-        "priorityclasses",
-        {
-            "metadata": {"name": "system-node-critical"},
-            "value": 2000001000,
-            "description": "Used for system critical pods that must not be moved from their current node.",
-        },
-    ),
-    (
         "storageclasses",
         {
-            "metadata": {
-                "name": STORAGE_CLASS,
-                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-            },
+            "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             "provisioner": PROVISIONER,
             "allowVolumeExpansion": True,
         },
@@ -54,10 +35,7 @@ _OBJECTS: Final[tuple[tuple[str, Object], ...]] = (
     (
         "ingressclasses",
         {
-            "metadata": {
-                "name": INGRESS_CLASS,
-                "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"},
-            },
+            "metadata": {"name": INGRESS_CLASS, "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}},
             "spec": {"controller": "localkube/caddy"},
         },
     ),

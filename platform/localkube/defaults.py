@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-from localkube.pods import qos_class
 from localkube.quantity import canonical
 from localkube.status import ApiError, Object
 from localkube.store import now
@@ -59,14 +58,7 @@ def _pod(obj: Object) -> None:
     spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
     spec["serviceAccount"] = spec["serviceAccountName"]
     spec.setdefault("enableServiceLinks", True)
-    tolerations = spec.setdefault("tolerations", [])
-    for taint in ("not-ready", "unreachable"):
-        key = f"node.kubernetes.io/{taint}"
-        if not any(t.get("key") in (key, None, "") and t.get("effect") in ("NoExecute", None, "") for t in tolerations):
-            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
-    status = obj.setdefault("status", {})
-    status.setdefault("phase", "Pending")
-    status["qosClass"] = qos_class(spec)
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
 def _namespace(obj: Object) -> None:

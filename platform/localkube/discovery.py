@@ -28,9 +28,7 @@ _SUBRESOURCE_VERBS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "exec": ("PodExecOptions", ("create", "get")),
     "portforward": ("PodPortForwardOptions", ("create", "get")),
 }
-_REVIEWS: Final = {
-    ("authorization.k8s.io", "v1"): ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-}
+_REVIEWS: Final = {("authorization.k8s.io", "v1"): ("selfsubjectaccessreviews", "SelfSubjectAccessReview")}
 
 
 def _group_versions(table: ResourceTable) -> dict[str, list[str]]:

@@ -26,25 +26,6 @@ def ended(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def qos_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, as the server writes into the status of a new pod."""
-    requests, limits, guaranteed = False, False, True
-    for container in spec.get("containers", []):
-        section = container.get("resources", {})
-        requested = {k: parse(v) for k, v in (section.get("requests") or {}).items() if k in ("cpu", "memory")}
-        limited = {k: parse(v) for k, v in (section.get("limits") or {}).items() if k in ("cpu", "memory")}
-        requests = requests or any(requested.values())
-        limits = limits or any(limited.values())
-        guaranteed = (
-            guaranteed
-            and limited.keys() == {"cpu", "memory"}
-            and all(requested.get(name, amount) == amount for name, amount in limited.items())
-        )
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
 def condition(obj: Object, type_: str) -> Object | None:
     """One condition of an object's status."""
     return next((c for c in obj.get("status", {}).get("conditions") or () if c.get("type") == type_), None)

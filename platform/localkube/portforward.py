@@ -6,7 +6,7 @@ import asyncio
 import os
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import WSMsgType, web
 
@@ -29,10 +29,10 @@ async def serve(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> 
         raise status.bad_request(f"unable to forward port because pod is not running. Current status={phase}")
     offered = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     protocols = (_TUNNEL,) if _TUNNEL in offered else _CHANNELS
-    ports = [] if protocols == (_TUNNEL,) else _ports(request)
+    port = 0 if protocols == (_TUNNEL,) else _port(request)
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False, timeout=1.0)
     await socket.prepare(request)
-    relay = _Tunnel(runtime, pod, socket) if protocols == (_TUNNEL,) else _Channels(runtime, pod, socket, ports)
+    relay = _Tunnel(runtime, pod, socket) if protocols == (_TUNNEL,) else _Channels(runtime, pod, socket, port)
     try:
         await relay.run()
     except ConnectionResetError:
@@ -41,11 +41,11 @@ async def serve(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> 
     return socket
 
 
-def _ports(request: web.BaseRequest) -> list[int]:
-    texts = [text for value in request.query.getall("ports", []) for text in value.split(",")]
-    if not texts or not all(text.isdigit() and 0 < int(text) < 65536 for text in texts):
-        raise status.bad_request("at least one port must be given: ports=N, each 1 to 65535")
-    return [int(text) for text in texts]
+def _port(request: web.BaseRequest) -> int:
+    text = request.query.get("ports", "")
+    if not text.isdigit() or not 0 < int(text) < 65536 or len(request.query.getall("ports")) > 1:
+        raise status.bad_request("one port must be given: ports=N, 1 to 65535")
+    return int(text)
 
 
 def _failure(pod: Object, port: int, error: OSError | ApiError) -> bytes:
@@ -58,54 +58,38 @@ def _failure(pod: Object, port: int, error: OSError | ApiError) -> bytes:
 
 
 class _Channels:
-    """Two channels a port: data (even) and error (odd); each begins with the port's number, little-endian."""
+    """Two channels, data (0) and error (1); each begins with the port's number, little-endian.
 
-    def __init__(self, runtime: NodeRuntime, pod: Object, socket: web.WebSocketResponse, ports: list[int]) -> None:
-        self._runtime = runtime
-        self._pod = pod
-        self._socket = socket
-        self._ports = ports
-        self._dialled: list[asyncio.Future[asyncio.StreamWriter | None]] = []
+    One connection and no half-close in this protocol: when the pod's side ends, so does the session.
+    """
+
+    def __init__(self, runtime: NodeRuntime, pod: Object, socket: web.WebSocketResponse, port: int) -> None:
+        self._runtime, self._pod, self._socket, self._port = runtime, pod, socket, port
 
     async def run(self) -> None:
-        for index, port in enumerate(self._ports):
-            for channel in (2 * index, 2 * index + 1):
-                await self._socket.send_bytes(bytes((channel,)) + struct.pack("<H", port))
-        loop = asyncio.get_running_loop()
-        self._dialled = [loop.create_future() for _ in self._ports]
-        tasks = [asyncio.create_task(self._from_pod(index, port)) for index, port in enumerate(self._ports)]
-        listener = asyncio.create_task(self._from_client())
+        for channel in (0, 1):
+            await self._socket.send_bytes(bytes((channel,)) + struct.pack("<H", self._port))
         try:
-            # One connection a port and no half-close in this protocol: when the pod's side ends, so does the session.
-            ended: set[asyncio.Future[Any]] = {listener, asyncio.gather(*tasks, return_exceptions=True)}
-            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (listener, *tasks):
-                task.cancel()
-            await asyncio.gather(listener, *tasks, return_exceptions=True)
-            for dialled in self._dialled:
-                if dialled.done() and (writer := dialled.result()):
-                    writer.close()
-
-    async def _from_pod(self, index: int, port: int) -> None:
-        try:
-            reader, writer = await self._runtime.dial(self._pod, port)
+            reader, writer = await self._runtime.dial(self._pod, self._port)
         except (OSError, ApiError) as error:
-            self._dialled[index].set_result(None)
-            await self._socket.send_bytes(bytes((2 * index + 1,)) + _failure(self._pod, port, error))
+            await self._socket.send_bytes(b"\1" + _failure(self._pod, self._port, error))
             return
-        self._dialled[index].set_result(writer)
-        while data := await reader.read(_PIECE):
-            await self._socket.send_bytes(bytes((2 * index,)) + data)
+        tasks = [asyncio.create_task(self._from_pod(reader)), asyncio.create_task(self._from_client(writer))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            writer.close()
 
-    async def _from_client(self) -> None:
+    async def _from_pod(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(_PIECE):
+            await self._socket.send_bytes(b"\0" + data)
+
+    async def _from_client(self, writer: asyncio.StreamWriter) -> None:
         async for message in self._socket:
-            if message.type != WSMsgType.BINARY or not message.data:
-                continue
-            index, is_error = divmod(message.data[0], 2)
-            if is_error or index >= len(self._dialled):
-                continue
-            if writer := await self._dialled[index]:
+            if message.type == WSMsgType.BINARY and message.data[:1] == b"\0":
                 writer.write(message.data[1:])
                 await writer.drain()
 

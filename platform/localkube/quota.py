@@ -173,10 +173,7 @@ class Ledger:
     def _publish(self, quota: Object) -> None:
         metadata = quota["metadata"]
         used = self._used.get(metadata["uid"], {})
-        wanted = {
-            "hard": quota["spec"].get("hard") or {},
-            "used": {name: str(used[name]) for name in sorted(used)},
-        }
+        wanted = {"hard": quota["spec"].get("hard") or {}, "used": {name: str(used[name]) for name in sorted(used)}}
         if quota.get("status") == wanted:
             return
         current = self._store.get("resourcequotas", metadata["namespace"], metadata["name"])

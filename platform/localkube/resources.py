@@ -134,13 +134,6 @@ class ResourceTable:
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
 
-    def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The kind an owner reference or a manifest names, or None when nobody serves it."""
-        for resource in self._by_path.values():
-            if resource.kind == kind and resource.api_version == api_version:
-                return resource
-        return None
-
     def set_custom(self, crd: dict[str, Any]) -> None:
         """Serve the kind of a CustomResourceDefinition in its one version (`schema` refuses several)."""
         self.drop_custom(crd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -13,6 +14,18 @@ from localkube.store import Store
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 """Channels of the exec protocol (`v4.channel.k8s.io` and later)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Which part of a log is wanted, and how."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since: datetime | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
 
 
 class ExecSession(Protocol):
@@ -44,18 +57,7 @@ class NodeRuntime(Protocol):
     async def stop(self) -> None:
         """End every process that was started, and release mounts and sockets."""
 
-    def logs(
-        self,
-        pod: Object,
-        container: str,
-        *,
-        follow: bool,
-        since: datetime | None,
-        tail_lines: int | None,
-        timestamps: bool,
-        limit_bytes: int | None,
-        previous: bool,
-    ) -> AsyncIterator[bytes]:
+    def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         """The container's output in pieces; with `follow` until it ends.
 
         Write it as an async generator. Raises ApiError 400 before the first piece when there is no log yet.
@@ -80,18 +82,7 @@ class NoNode:
     async def stop(self) -> None:
         return None
 
-    def logs(
-        self,
-        pod: Object,
-        container: str,
-        *,
-        follow: bool,
-        since: datetime | None,
-        tail_lines: int | None,
-        timestamps: bool,
-        limit_bytes: int | None,
-        previous: bool,
-    ) -> AsyncIterator[bytes]:
+    def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         raise _no_node()
 
     async def exec(self, pod: Object, container: str, command: list[str], *, tty: bool, stdin: bool) -> ExecSession:

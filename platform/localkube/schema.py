@@ -58,8 +58,7 @@ _TYPES: Final[dict[str, str]] = {
         "int32": "replicas parallelism completions backoffLimit activeDeadlineSeconds terminationGracePeriodSeconds "
         "deletionGracePeriodSeconds tolerationSeconds containerPort number count priority runAsUser runAsGroup "
         "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold mode defaultMode",
-        "bool": "readOnly optional immutable unschedulable publishNotReadyAddresses ready allowVolumeExpansion "
-        "globalDefault served",
+        "bool": "readOnly optional immutable unschedulable publishNotReadyAddresses allowVolumeExpansion globalDefault",
         "IntOrString": "targetPort",
         "Time": "creationTimestamp deletionTimestamp lastTransitionTime firstTimestamp lastTimestamp eventTime "
         "startTime completionTime renewTime startedAt finishedAt timeAdded",
@@ -70,9 +69,9 @@ _TYPES: Final[dict[str, str]] = {
         "conditions ownerReferences managedFields paths items matchExpressions containerStatuses versions ingress "
         "egress endpoints",
         "list of string": "command args finalizers accessModes values policyTypes clusterIPs shortNames categories",
-        "struct": "metadata spec template selector resources securityContext readinessProbe "
+        "struct": "metadata spec template selector securityContext readinessProbe "
         "httpGet persistentVolumeClaim emptyDir secret configMap backend service "
-        "http updateStrategy involvedObject source state lastState podSelector claimRef subresources fieldsV1",
+        "http updateStrategy involvedObject source state lastState podSelector claimRef fieldsV1",
     }.items()
     for name in names.split()
 }

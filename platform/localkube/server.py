@@ -91,8 +91,7 @@ class Server:
         self._authenticate(request)
         if path == "/":
             return respond(
-                200,
-                {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]},
+                200, {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}
             )
         if document := discovery.answer(path, self.store.resources, self.address):
             return respond(200, document)

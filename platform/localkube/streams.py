@@ -11,7 +11,7 @@ from aiohttp import web
 
 from localkube import execs, portforward, requests, status
 from localkube.requests import Target
-from localkube.runtime import NodeRuntime
+from localkube.runtime import LogOptions, NodeRuntime
 from localkube.status import ApiError, FieldError, Object
 from localkube.store import Store
 
@@ -57,16 +57,15 @@ async def _logs(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> 
         raise status.invalid("", "PodLogOptions", pod["metadata"]["name"], errors)
     if not pod["spec"].get("nodeName"):
         return web.Response(status=204)
-    pieces = runtime.logs(
-        pod,
-        container,
+    options = LogOptions(
         follow=requests.flag(request, "follow"),
+        previous=requests.flag(request, "previous"),
+        timestamps=requests.flag(request, "timestamps"),
         since=since,
         tail_lines=tail,
-        timestamps=requests.flag(request, "timestamps"),
         limit_bytes=requests.number(request, "limitBytes"),
-        previous=requests.flag(request, "previous"),
     )
+    pieces = runtime.logs(pod, container, options)
     # Headers go out soon even if a followed log says nothing yet; a refusal comes before them.
     first = asyncio.ensure_future(anext(pieces, None))
     await asyncio.wait({first}, timeout=_HEADERS_AFTER_S)

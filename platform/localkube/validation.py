@@ -40,8 +40,8 @@ def _count_errors(spec: Object, *names: str) -> Errors:
 def _stateful_set(obj: Object) -> Errors:
     spec = obj["spec"]
     errors = _count_errors(spec, "replicas")
-    if set(spec["updateStrategy"]) != {"type"}:
-        raise status.not_implemented("updateStrategy.rollingUpdate of a StatefulSet")
+    if any((spec["updateStrategy"].get("rollingUpdate") or {}).values()):
+        raise status.not_implemented("a partition or another setting of a StatefulSet's rolling update")
     selector = spec.get("selector")
     if not selector:
         errors.append(FieldError.required("spec.selector"))
@@ -164,6 +164,12 @@ def _priority_class(obj: Object) -> Errors:
     return []
 
 
+def _storage_class(obj: Object) -> Errors:
+    if obj.get("reclaimPolicy") != "Delete":
+        raise status.not_implemented("storage classes that keep a volume after its claim (reclaimPolicy)")
+    return []
+
+
 def _definition(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     names = spec.get("names") or {}
@@ -194,6 +200,7 @@ _CREATE: Final[dict[str, Callable[[Object], Errors]]] = {
     "secrets": _secret,
     "customresourcedefinitions": _definition,
     "priorityclasses": _priority_class,
+    "storageclasses": _storage_class,
 }
 
 

@@ -43,7 +43,7 @@ class Cluster:
         self.client = Client(home, self.server.address)
 
     def wait(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(90)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         async def run() -> Any:

@@ -119,17 +119,17 @@ class FakeNode:
             status |= {"ready": False, "state": {"terminated": ended}}
         self.store.update("pods", pod, subresource="status")
 
-    async def logs(self, pod, container, *, follow, since, tail_lines, timestamps, limit_bytes, previous):
-        if previous:
+    async def logs(self, pod, container, options):
+        if options.previous:
             raise bad_request(
                 f'previous terminated container "{container}" in pod "{pod["metadata"]["name"]}" not found'
             )
-        stamp = datetime(2026, 1, 1, tzinfo=UTC).isoformat() + " " if timestamps else ""
+        stamp = datetime(2026, 1, 1, tzinfo=UTC).isoformat() + " " if options.timestamps else ""
         lines = [f"{stamp}line {number}\n".encode() for number in range(3)]
-        for line in lines[-tail_lines if tail_lines is not None else 0 :]:
+        for line in lines[-options.tail_lines if options.tail_lines is not None else 0 :]:
             yield line
         try:
-            if follow:
+            if options.follow:
                 await asyncio.Event().wait()
         finally:
             self.stopped_logs += 1

@@ -294,7 +294,7 @@ def test_events_expire(brief):
     ns = "/api/v1/namespaces/default"
     brief.post(ns + "/pods", pod())
     brief.until(ns + "/events", lambda b: b["items"])
-    brief.until(ns + "/events", lambda b: not b["items"], seconds=8)
+    brief.until(ns + "/events", lambda b: not b["items"])
 
 
 def test_a_custom_resource_is_served_and_goes_with_its_definition(api, ns):

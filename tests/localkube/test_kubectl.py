@@ -23,7 +23,7 @@ def kubectl(cluster, ns, tmp_path):
     def run(*arguments, stdin=None, check=True):
         command = [program, "--namespace", namespace, *arguments]
         done = subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, text=True, timeout=30, check=False
+            command, input=stdin, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout if check else done
@@ -64,7 +64,7 @@ def test_server_side_apply_and_its_conflict(kubectl):
 
 def test_get_prints_names_ages_and_what_is_asked_for(kubectl):
     kubectl("apply", "-f", "-", stdin=manifest(kind("Pod", pod(resources=asks()))))
-    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=10s")
+    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=90s")
     header, row = kubectl("get", "pods").splitlines()
     assert (header.split(), row.split()[0]) == (["NAME", "AGE"], "p")
     assert kubectl("get", "pod", "p", "-o", "jsonpath={.status.phase} {.spec.nodeName}") == "Running localkube"
@@ -75,7 +75,7 @@ def test_get_prints_names_ages_and_what_is_asked_for(kubectl):
 
 def test_describe_shows_conditions_and_events(kubectl):
     kubectl("apply", "-f", "-", stdin=manifest(kind("Pod", pod(resources=asks("64")))))
-    kubectl("wait", "pod/p", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "--timeout=10s")
+    kubectl("wait", "pod/p", "--for=jsonpath={.status.conditions[0].reason}=Unschedulable", "--timeout=90s")
     text = kubectl("describe", "pod", "p")
     assert "PodScheduled   False" in text
     assert "FailedScheduling" in text
@@ -97,14 +97,14 @@ def test_delete_waits_until_the_object_is_gone(kubectl):
 
 def test_wait_for_deletion_ends(kubectl):
     kubectl("apply", "-f", "-", stdin=manifest(stateful_set()))
-    kubectl("rollout", "status", "statefulset/web", "--timeout=10s")
+    kubectl("rollout", "status", "statefulset/web", "--timeout=90s")
     kubectl("delete", "statefulset", "web")
-    kubectl("wait", "pod/web-0", "--for=delete", "--timeout=10s")
+    kubectl("wait", "pod/web-0", "--for=delete", "--timeout=90s")
 
 
 def test_logs_and_exec(kubectl):
     kubectl("apply", "-f", "-", stdin=manifest(kind("Pod", pod())))
-    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=10s")
+    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=90s")
     assert kubectl("logs", "p") == "line 0\nline 1\nline 2\n"
     assert kubectl("logs", "p", "--tail=1") == "line 2\n"
     assert kubectl("exec", "p", "--", "echo", "hello") == "hello"
@@ -115,13 +115,13 @@ def test_logs_and_exec(kubectl):
 
 def test_port_forward_carries_several_connections(kubectl):
     kubectl("apply", "-f", "-", stdin=manifest(kind("Pod", pod())))
-    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=10s")
+    kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=90s")
     process = kubectl.popen("port-forward", "p", ":7777")
     try:
         line = process.stdout.readline()
         port = int(line.split("->")[0].rpartition(":")[2])
         for text in (b"one", b"two"):
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=90) as connection:
                 connection.sendall(text)
                 assert connection.recv(100) == text
     finally:

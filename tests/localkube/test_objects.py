@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.localkube.manifests import config_map, pod
+from tests.localkube.manifests import config_map, job, pod, stateful_set
 
 CONFIG = "/configmaps"
 
@@ -75,6 +75,28 @@ def test_a_put_with_an_old_version_is_409_and_changes_nothing(api, ns):
 def test_an_update_that_changes_nothing_keeps_the_version(api, ns):
     made = api.post(ns + CONFIG, config_map(a="1")).body
     assert api.put(f"{ns}{CONFIG}/c", made).body["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+PATHS = [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "body"),
+    [
+        ("", "services", {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "targetPort": "http"}]}}),
+        ("apps", "statefulsets", stateful_set(updateStrategy={"rollingUpdate": {"partition": 0}})),
+        ("batch", "jobs", job()),
+        ("networking.k8s.io", "ingresses", {"spec": {"rules": [{"host": "a.b", "http": {"paths": PATHS}}]}}),
+        ("rbac.authorization.k8s.io", "roles", {"rules": [{"resources": ["pods"], "verbs": ["get"]}]}),
+    ],
+)
+def test_what_was_read_can_be_put_back(api, ns, group, plural, body):
+    namespace = ns.rpartition("/")[2]
+    path = f"/apis/{group}/v1/namespaces/{namespace}/{plural}" if group else f"{ns}/{plural}"
+    assert api.post(path, body | {"metadata": {"name": "x"}}).code == 201
+    read = api.get(f"{path}/x").body
+    del read["metadata"]["resourceVersion"]  # a controller may have written meanwhile
+    assert api.put(f"{path}/x", read).code == 200
 
 
 def test_a_put_under_another_name_is_400(api, ns):

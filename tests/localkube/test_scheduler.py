@@ -2,7 +2,6 @@
 
 import pytest
 
-from localkube.controllers import nodes
 from tests.localkube.conftest import Cluster
 from tests.localkube.fake_node import node_object
 from tests.localkube.manifests import asks, pod
@@ -123,37 +122,25 @@ def test_a_pod_waits_for_its_claim_and_goes_when_it_is_bound(empty):
     empty.until(NS + "/pods/p", lambda p: p["status"]["phase"] == "Running")
 
 
-def test_a_silent_node_is_tainted_its_pods_are_not_ready_and_leave_after_their_toleration(empty):
+def test_a_silent_node_takes_nothing_new_and_its_pods_are_not_ready(empty):
     add_node(empty, "far", labels={"far": "yes"})
-    quick = [
-        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
-    ]
-    for name, tolerations in (("leaves", quick), ("stays", [])):
-        empty.post(NS + "/pods", pod(name, spec={"nodeSelector": {"far": "yes"}, "tolerations": tolerations}))
-        empty.until(f"{NS}/pods/{name}", lambda p: p["spec"].get("nodeName"))
+    empty.post(NS + "/pods", pod("there", spec={"nodeSelector": {"far": "yes"}}))
+    empty.until(f"{NS}/pods/there", lambda p: p["spec"].get("nodeName"))
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    empty.patch(f"{NS}/pods/stays/status", {"status": {"phase": "Running", "conditions": [ready]}})
-    lost = node_object("far")["status"]["conditions"][0] | {"status": "Unknown"}
-    empty.patch("/api/v1/nodes/far/status", {"status": {"conditions": [lost]}})
-    node = empty.until("/api/v1/nodes/far", lambda n: n["spec"].get("taints"))
-    assert {t["effect"] for t in node["spec"]["taints"]} == {"NoSchedule", "NoExecute"}
-    empty.until(f"{NS}/pods/stays", lambda p: p["status"]["conditions"][0]["status"] == "False")
-    empty.until(f"{NS}/pods/leaves", lambda p: p["metadata"].get("deletionTimestamp"))
-    assert "deletionTimestamp" not in empty.get(f"{NS}/pods/stays").body["metadata"]
+    empty.patch(f"{NS}/pods/there/status", {"status": {"phase": "Running", "conditions": [ready]}})
+    empty.patch("/api/v1/nodes/far/status", {"status": {"conditions": [ready | {"status": "Unknown"}]}})
+    empty.until(f"{NS}/pods/there", lambda p: p["status"]["conditions"][0]["status"] == "False")
+    assert "NodeNotReady" in [event["reason"] for event in empty.get(NS + "/events").body["items"]]
+    empty.post(NS + "/pods", pod("late", spec={"nodeSelector": {"far": "yes"}}))
+    assert "1 node(s) had untolerated taint(s)" in unschedulable(empty, "late")
 
 
-def test_the_pods_of_a_deleted_node_go_after_a_while(tmp_path, monkeypatch):
-    monkeypatch.setattr(nodes, "_QUARANTINE_S", 0.3)
-    cluster = Cluster(tmp_path)
-    api = cluster.client
-    try:
-        add_node(api, "far", labels={"far": "yes"})
-        api.post(NS + "/pods", pod(spec={"nodeSelector": {"far": "yes"}}, finalizers=["mlportal.io/result"]))
-        api.until(NS + "/pods/p", lambda p: p["spec"].get("nodeName"))
-        api.delete("/api/v1/nodes/far")
-        lost = api.until(NS + "/pods/p", lambda p: p["metadata"].get("deletionTimestamp"))
-        assert lost["status"]["phase"] == "Failed"
-        conditions = {c["type"]: c.get("message") for c in lost["status"]["conditions"]}
-        assert conditions["DisruptionTarget"] == "PodGC: node no longer exists"
-    finally:
-        cluster.stop()
+def test_the_pods_of_a_deleted_node_go_with_it(empty):
+    add_node(empty, "far", labels={"far": "yes"})
+    empty.post(NS + "/pods", pod(spec={"nodeSelector": {"far": "yes"}}, finalizers=["mlportal.io/result"]))
+    empty.until(NS + "/pods/p", lambda p: p["spec"].get("nodeName"))
+    empty.delete("/api/v1/nodes/far")
+    lost = empty.until(NS + "/pods/p", lambda p: p["metadata"].get("deletionTimestamp"))
+    assert lost["status"]["phase"] == "Failed"
+    conditions = {c["type"]: c.get("message") for c in lost["status"]["conditions"]}
+    assert conditions["DisruptionTarget"] == "PodGC: node no longer exists"

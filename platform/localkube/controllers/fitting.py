@@ -53,13 +53,11 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
 
 
-def untolerated(pod: Object, node: Object, effects: tuple[str, ...]) -> Object | None:
-    """The first taint of a node, of these effects, that a pod does not tolerate."""
+def _untolerated(pod: Object, taints: list[Object]) -> bool:
+    """Whether a pod does not tolerate one of the taints that keep pods away."""
     tolerations = pod["spec"].get("tolerations") or ()
-    for taint in node.get("spec", {}).get("taints") or ():
-        if taint.get("effect") in effects and not any(_tolerates(t, taint) for t in tolerations):
-            return taint  # type: ignore[no-any-return]
-    return None
+    keeping = [taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute")]
+    return any(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in keeping)
 
 
 def _selects(spec: Object, node: Object) -> bool:
@@ -70,9 +68,13 @@ def _selects(spec: Object, node: Object) -> bool:
 def reasons(pod: Object, room: NodeRoom, requests: pods.Amounts) -> list[str]:
     """Why a pod does not fit a node, as the scheduler counts it; empty when it fits."""
     node = room.node
-    if node.get("spec", {}).get("unschedulable") and untolerated(pod, _CORDONED, ("NoSchedule",)):
+    ready = pods.condition(node, "Ready")
+    taints = node.get("spec", {}).get("taints") or []
+    if ready and ready["status"] != "True":
+        taints = [*taints, _NOT_READY]
+    if node.get("spec", {}).get("unschedulable") and _untolerated(pod, [_CORDONED]):
         return ["node(s) were unschedulable"]
-    if untolerated(pod, node, ("NoSchedule", "NoExecute")):
+    if _untolerated(pod, taints):
         return ["node(s) had untolerated taint(s)"]
     if not _selects(pod["spec"], node):
         return ["node(s) didn't match Pod's node affinity/selector"]
@@ -85,15 +87,9 @@ def reasons(pod: Object, room: NodeRoom, requests: pods.Amounts) -> list[str]:
     return short
 
 
-_CORDONED: Object = {
-    "metadata": {"name": ""},
-    "spec": {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
-}
-
-
-def could_ever_fit(pod: Object, room: NodeRoom, requests: pods.Amounts) -> bool:
-    """Whether an empty node would take the pod: what the preemption sentence distinguishes."""
-    return not reasons(pod, NodeRoom(room.node), requests)
+_CORDONED: Object = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_NOT_READY: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+"""What a real node controller writes into a silent node's taints; here it goes without saying."""
 
 
 def explain(pod: Object, rooms: Iterable[NodeRoom], requests: pods.Amounts) -> str:
@@ -103,7 +99,7 @@ def explain(pod: Object, rooms: Iterable[NodeRoom], requests: pods.Amounts) -> s
         return "no nodes available to schedule pods"
     counts = Counter(reason for room in rooms for reason in reasons(pod, room, requests))
     text = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    helpless = sum(1 for room in rooms if not could_ever_fit(pod, room, requests))
+    helpless = sum(1 for room in rooms if reasons(pod, NodeRoom(room.node), requests))
     parts = []
     if len(rooms) - helpless:
         parts.append(f"{len(rooms) - helpless} No preemption victims found for incoming pod")

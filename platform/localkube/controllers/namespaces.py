@@ -76,31 +76,16 @@ def _explain(namespace: Object, remaining: dict[Resource, tuple[Object, ...]]) -
         for obj in found
         for finalizer in obj["metadata"].get("finalizers") or ()
     )
-    at = now()
-    changed = set_condition(
-        namespace,
-        "NamespaceDeletionContentFailure",
-        "False",
-        reason="ContentDeleted",
-        message="All content successfully deleted, may be waiting on finalization",
-        at=at,
-    )
-    changed |= set_condition(
-        namespace,
-        "NamespaceContentRemaining",
-        "True",
-        reason="SomeResourcesRemain",
-        message=f"Some resources are remaining: {', '.join(sorted(counts))}",
-        at=at,
-    )
     listed = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-    text = f"Some content in the namespace has finalizers remaining: {listed}"
-    changed |= set_condition(
-        namespace,
-        "NamespaceFinalizersRemaining",
-        "True" if finalizers else "False",
-        reason="SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
-        message=text if finalizers else "All content-preserving finalizers finished",
-        at=at,
-    )
+    told = (
+        ("NamespaceDeletionContentFailure", "False", "ContentDeleted",
+         "All content successfully deleted, may be waiting on finalization"),
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
+         f"Some resources are remaining: {', '.join(sorted(counts))}"),
+        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
+         f"Some content in the namespace has finalizers remaining: {listed}"),
+    )  # fmt: skip
+    changed = False
+    for kind, value, reason, message in told if finalizers else told[:2]:
+        changed |= set_condition(namespace, kind, value, reason=reason, message=message, at=now())
     return changed

@@ -23,36 +23,16 @@ class Scheduler(Controller):
     name = "scheduler"
 
     def watch(self) -> None:
-        self._requests: dict[str, pods.Amounts] = {}
         self.follow("pods", self._on_pod)
         for resource in ("nodes", "persistentvolumeclaims"):
-            self._unsubscribe.append(self.store.subscribe(resource, self._on_change))
+            self._unsubscribe.append(self.store.subscribe(resource, lambda _event, _obj: self._retry_soon()))
 
     def _on_pod(self, event_type: str, pod: Object) -> Hashable | None:
-        if event_type == "DELETED":
-            self._requests.pop(pod["metadata"]["uid"], None)
         if event_type == "DELETED" or pods.ended(pod):
             self._retry_soon()
-            return None
-        if pod["spec"].get("nodeName") or event_type == "MODIFIED":
-            return None
-        return pod["metadata"]["namespace"], pod["metadata"]["name"]
-
-    def _on_change(self, _event_type: str, obj: Object) -> None:
-        if obj["kind"] != "Node" or not self._is_heartbeat(obj):
-            self._retry_soon()
-
-    def _is_heartbeat(self, node: Object) -> bool:
-        """Whether nothing of a node changed that scheduling reads."""
-        relevant = (node["metadata"].get("labels"), node.get("spec"), node.get("status", {}).get("allocatable"))
-        name = node["metadata"]["name"]
-        same = self._seen_nodes.get(name) == relevant
-        self._seen_nodes[name] = relevant
-        return same
-
-    def start(self) -> None:
-        self._seen_nodes: dict[str, tuple[Object | None, Object | None, Object | None]] = {}
-        super().start()
+        elif not pod["spec"].get("nodeName") and event_type == "ADDED":
+            return pod["metadata"]["namespace"], pod["metadata"]["name"]
+        return None
 
     def _retry_soon(self) -> None:
         if _RETRY not in self._timers:
@@ -60,34 +40,24 @@ class Scheduler(Controller):
 
     def reconcile(self, key: Hashable) -> None:
         if key == _RETRY:
-            waiting = [p for p in self.store.iterate("pods") if _waits(p)]
+            waiting = [pod for pod in self.store.iterate("pods") if _waits(pod)]
         else:
             assert isinstance(key, tuple)
-            pod = self.store.peek("pods", *key)
-            waiting = [pod] if pod and _waits(pod) else []
+            found = self.store.peek("pods", *key)
+            waiting = [found] if found and _waits(found) else []
         if not waiting:
             return
-        rooms = self._rooms()
-        waiting.sort(key=lambda p: (-p["spec"].get("priority", 0), p["metadata"]["creationTimestamp"]))
-        for pod in waiting:
-            self._place(pod, rooms)
-
-    def _rooms(self) -> list[fitting.NodeRoom]:
-        by_name = {node["metadata"]["name"]: fitting.NodeRoom(node) for node in self.store.iterate("nodes")}
+        rooms = {node["metadata"]["name"]: fitting.NodeRoom(node) for node in self.store.iterate("nodes")}
         for pod in self.store.iterate("pods"):
-            room = by_name.get(pod["spec"].get("nodeName", ""))
+            room = rooms.get(pod["spec"].get("nodeName", ""))
             if room and not pods.ended(pod):
-                room.take(self._requests_of(pod))
-        return list(by_name.values())
-
-    def _requests_of(self, pod: Object) -> pods.Amounts:
-        uid = pod["metadata"]["uid"]
-        if uid not in self._requests:
-            self._requests[uid] = fitting.requests_of(pod)
-        return self._requests[uid]
+                room.take(fitting.requests_of(pod))
+        waiting.sort(key=lambda pod: (-pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"]))
+        for pod in waiting:
+            self._place(pod, list(rooms.values()))
 
     def _place(self, pod: Object, rooms: list[fitting.NodeRoom]) -> None:
-        requests = self._requests_of(pod)
+        requests = fitting.requests_of(pod)
         if text := self._volume_problem(pod):
             # The real scheduler ends this sentence with a stray "not found".
             self._unschedulable(pod, f"0/{len(rooms)} nodes are available: {text}. not found")
@@ -98,16 +68,12 @@ class Scheduler(Controller):
             return
         best = max(fits, key=lambda room: (room.free_share(), room.name))
         best.take(requests)
-        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        self._bind(pod, best.name)
-        text = f"Successfully assigned {namespace}/{name} to {best.name}"
-        self._record(pod, "Normal", "Scheduled", text)
-
-    def _bind(self, pod: Object, node: str) -> None:
-        bound = copy(self.store.stored("pods", pod["metadata"]["namespace"], pod["metadata"]["name"]))
-        bound["spec"]["nodeName"] = node
+        bound = copy(pod)
+        bound["spec"]["nodeName"] = best.name
         pods.set_condition(bound, "PodScheduled", "True", at=now())
         self.store.replace(self.store.resources["pods"], pod, bound)
+        text = f"Successfully assigned {pod['metadata']['namespace']}/{pod['metadata']['name']} to {best.name}"
+        events.record(self.store, pod, reason="Scheduled", message=text, component=_NAME)
 
     def _volume_problem(self, pod: Object) -> str | None:
         for volume in pod["spec"].get("volumes") or ():
@@ -124,15 +90,10 @@ class Scheduler(Controller):
         return None
 
     def _unschedulable(self, pod: Object, text: str) -> None:
-        metadata = pod["metadata"]
-        current = self.store.get("pods", metadata["namespace"], metadata["name"])
-        changed = pods.set_condition(current, "PodScheduled", "False", reason="Unschedulable", message=text, at=now())
-        if changed:
-            self.store.update("pods", current, subresource="status")
-            self._record(pod, "Warning", "FailedScheduling", text)
-
-    def _record(self, pod: Object, type_: str, reason: str, text: str) -> None:
-        events.record(self.store, pod, reason=reason, message=text, component=_NAME, type_=type_)
+        changed = copy(pod)
+        if pods.set_condition(changed, "PodScheduled", "False", reason="Unschedulable", message=text, at=now()):
+            self.store.update("pods", changed, subresource="status")
+            events.record(self.store, pod, reason="FailedScheduling", message=text, component=_NAME, type_="Warning")
 
 
 def _waits(pod: Object) -> bool:

@@ -18,7 +18,7 @@ _IN_USE: Final = "kubernetes.io/pvc-protection"
 
 
 class VolumeController(Controller):
-    """Binds, expands and protects claims; releases and deletes volumes.
+    """Binds, expands and protects claims; deletes volumes.
 
     The node keeps a volume's data and deletes it when the PersistentVolume is deleted.
     """
@@ -106,16 +106,12 @@ class VolumeController(Controller):
         metadata = claim["metadata"]
         name = f"pvc-{metadata['uid']}"
         volume = {
-            "metadata": {
-                "name": name,
-                "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
-                "finalizers": ["kubernetes.io/pv-protection"],
-            },
+            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
             "spec": {
                 "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
                 "accessModes": claim["spec"]["accessModes"],
                 "claimRef": reference(claim),
-                "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
+                "persistentVolumeReclaimPolicy": "Delete",
                 "storageClassName": storage_class["metadata"]["name"],
                 "volumeMode": "Filesystem",
                 "hostPath": {"path": str(self.config.home / "volumes" / name), "type": ""},
@@ -165,17 +161,7 @@ class VolumeController(Controller):
             return
         ref = volume["spec"]["claimRef"]
         claim = self.store.peek("persistentvolumeclaims", ref["namespace"], ref["name"])
-        if claim is not None and claim["metadata"]["uid"] == ref["uid"]:
-            return
-        if volume["spec"].get("persistentVolumeReclaimPolicy") != "Delete":
-            changed = copy(volume) | {"status": {"phase": "Released"}}
-            self.store.update("persistentvolumes", changed, subresource="status")
-            if not volume["metadata"].get("deletionTimestamp"):
-                return
-        freed = copy(volume)
-        freed["metadata"] |= {"finalizers": []}
-        freed["metadata"].pop("resourceVersion")
-        if self.store.update("persistentvolumes", freed)["metadata"].get("deletionTimestamp") is None:
+        if claim is None or claim["metadata"]["uid"] != ref["uid"]:
             self.store.delete("persistentvolumes", None, name)
 
     def _record(self, claim: Object, reason: str, text: str, *, type_: str = "Normal") -> None:

@@ -215,10 +215,9 @@ class Agent:
     def op_status(self, _client: socket.socket, _request: dict[str, Any], _fds: list[int]) -> dict[str, Any]:
         return {"pid": os.getpid(), "children": [child.describe() for child in self._children.values()]}
 
-    def op_socket(self, client: socket.socket, request: dict[str, Any], _fds: list[int]) -> None:
+    def op_socket(self, client: socket.socket, _request: dict[str, Any], _fds: list[int]) -> None:
         """A socket of the pod's network; the asker connects it."""
-        family = socket.AF_INET6 if request.get("v6") else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as made:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
             self._reply(client, {"ok": True}, [made.fileno()])
 
     def op_start(self, _client: socket.socket, request: dict[str, Any], fds: list[int]) -> dict[str, Any]:

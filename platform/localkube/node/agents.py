@@ -190,14 +190,14 @@ class Agent:
                     raise
             await asyncio.sleep(0.01)
 
-    async def dial(self, port: int, host: str = "127.0.0.1") -> socket.socket:
+    async def dial(self, port: int) -> socket.socket:
         """A connection to a port of the pod, made inside its network namespace. Raises OSError, as connect does."""
         with self._connect() as channel:
-            _, fds = await self._exchange(channel, "socket", (), {"v6": ":" in host})
+            _, fds = await self._exchange(channel, "socket", (), {})
         sock = socket.socket(fileno=fds[0])
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, (host, port))
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         except BaseException:
             sock.close()
             raise

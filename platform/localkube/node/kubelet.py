@@ -10,7 +10,6 @@ import platform
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
 from pathlib import Path
 
 from localkube.config import Config
@@ -24,7 +23,7 @@ from localkube.node.prerequisites import NodeError, check_machine
 from localkube.node.services import Services
 from localkube.node.volumes import VolumeError, Volumes, loop_devices_work
 from localkube.node.worker import Worker
-from localkube.runtime import ExecSession
+from localkube.runtime import ExecSession, LogOptions
 from localkube.status import Object, bad_request
 from localkube.store import Store, now
 
@@ -84,7 +83,7 @@ class Kubelet:
             ("persistentvolumes", self._on_volume),
         ):
             self._unsubscribe.append(store.subscribe(resource, callback))
-        self._services = Services(store, self._context.network, self.dial)
+        self._services = Services(store, self.dial)
         await self._services.start()
         if config.caddy_admin:
             self._ingresses = Ingresses(store, self._services, config.caddy_admin)
@@ -213,7 +212,7 @@ class Kubelet:
                         self.context.volumes.project(worker.pod, volume, place, worker.launcher.host_uid)
 
     def _on_volume(self, event: str, volume: Object) -> None:
-        if event == "DELETED" and volume["spec"].get("persistentVolumeReclaimPolicy") != "Retain":
+        if event == "DELETED":
             self._refresh(asyncio.to_thread(self.context.volumes.remove, volume["metadata"]["name"]))
 
     # --- what the API server asks
@@ -227,28 +226,17 @@ class Kubelet:
             raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
         return worker
 
-    async def logs(
-        self,
-        pod: Object,
-        container: str,
-        *,
-        follow: bool,
-        since: datetime | None,
-        tail_lines: int | None,
-        timestamps: bool,
-        limit_bytes: int | None,
-        previous: bool,
-    ) -> AsyncIterator[bytes]:
+    async def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         worker = self._worker(pod)
         state = worker.container(container)
         if state is None:
             raise bad_request(f"container {container} is not valid for pod {worker.name}")
-        number = state.restarts - 1 if previous else state.restarts
-        while number >= 0 and not previous and not worker.launcher.log(container, number).exists():
+        number = state.restarts - 1 if options.previous else state.restarts
+        while number >= 0 and not options.previous and not worker.launcher.log(container, number).exists():
             number -= 1  # waiting to be restarted: the last run's log is the one to show
         path = worker.launcher.log(container, number)
         if number < 0 or not path.exists():
-            if previous:
+            if options.previous:
                 raise bad_request(f'previous terminated container "{container}" in pod "{worker.name}" not found')
             reason = state.waiting[0]
             raise bad_request(f'container "{container}" in pod "{worker.name}" is waiting to start: {reason}')
@@ -256,15 +244,7 @@ class Kubelet:
         def running() -> bool:
             return state.restarts == number and state.running_since is not None and not worker.task.done()
 
-        async for piece in logs.read(
-            path,
-            running=running,
-            follow=follow,
-            since=since,
-            tail_lines=tail_lines,
-            timestamps=timestamps,
-            limit_bytes=limit_bytes,
-        ):
+        async for piece in logs.read(path, options, running):
             yield piece
 
     async def exec(self, pod: Object, container: str, command: list[str], *, tty: bool, stdin: bool) -> ExecSession:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from localkube.runtime import LogOptions
 
 _BLOCK: Final = 65536
 _POLL_S: Final = 0.1
 _LAZY_POLL_S: Final = 0.5
-_STAMP: Final = 30
-"""Characters of a timestamp with nanoseconds."""
 
 
 def parse(line: bytes) -> tuple[bytes, bytes, bool]:
@@ -75,20 +74,11 @@ def _line_starts(buffer: bytes, *, at_begin: bool) -> list[int]:
     return starts
 
 
-async def read(
-    path: Path,
-    *,
-    running: Callable[[], bool],
-    follow: bool,
-    since: datetime | None,
-    tail_lines: int | None,
-    timestamps: bool,
-    limit_bytes: int | None,
-) -> AsyncIterator[bytes]:
+async def read(path: Path, options: LogOptions, running: Callable[[], bool]) -> AsyncIterator[bytes]:
     """The log in pieces; with `follow` until `running` says no and all was read. A rotated older part comes first."""
-    begin = since.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if since else b""
-    shaper = _Shaper(begin, timestamps)
-    left = limit_bytes
+    begin = options.since.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() if options.since else b""
+    shaper = _Shaper(begin, options.timestamps)
+    left, tail_lines = options.limit_bytes, options.tail_lines
     older = path.with_name(path.name + ".1")
     paths = [older, path] if tail_lines is None and older.exists() else [path]
     for place in paths:
@@ -96,7 +86,7 @@ async def read(
         with place.open("rb") as file:
             if tail_lines is not None:
                 file.seek(_tail_offset(file, tail_lines))
-            pieces = _follow(file, place, running) if follow and last else _blocks(file)
+            pieces = _follow(file, place, running) if options.follow and last else _blocks(file)
             async for lines in pieces:
                 data = shaper.shape(lines)
                 if left is not None:

@@ -16,7 +16,6 @@ from localkube.status import Object
 from localkube.store import Store
 
 _PODS: Final = ipaddress.ip_network("127.64.0.0/10")
-_SERVICES: Final = ipaddress.ip_network("127.32.0.0/11")
 _PASTA: Final = ("--quiet", "--foreground", "--config-net", "--no-map-gw")
 _NO_FORWARDS: Final = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
 _TUN: Final = Path("/dev/net/tun")
@@ -82,29 +81,18 @@ class Network:
 
     def pod_address(self, uid: str, wanted: str | None = None) -> str:
         """An address for a pod, the same after a restart where the store remembers it."""
-        return self._claim(f"pod {uid}", _PODS, wanted)
-
-    def service_address(self, uid: str, wanted: str | None = None) -> str:
-        """An address to listen on for a service."""
-        return self._claim(f"service {uid}", _SERVICES, wanted)
+        used = set(self._taken.values()) - {self._taken.get(uid, "")}
+        number = int(hashlib.sha256(f"{self.seed} {uid}".encode()).hexdigest(), 16)
+        address = wanted or ""
+        while not address or address in used:
+            number += 1
+            address = str(_PODS[1 + number % (_PODS.num_addresses - 2)])
+        self._taken[uid] = address
+        return address
 
     def release(self, uid: str) -> None:
-        """Give back the address of a pod or service."""
-        for owner in (f"pod {uid}", f"service {uid}"):
-            self._taken.pop(owner, None)
-
-    def _claim(self, owner: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network, wanted: str | None) -> str:
-        used = set(self._taken.values()) - {self._taken.get(owner, "")}
-        if wanted and wanted not in used:
-            self._taken[owner] = wanted
-            return wanted
-        number = int(hashlib.sha256(f"{self.seed} {owner}".encode()).hexdigest(), 16)
-        while True:
-            address = str(network[1 + number % (network.num_addresses - 2)])
-            if address not in used:
-                self._taken[owner] = address
-                return address
-            number += 1
+        """Give back the address of a pod."""
+        self._taken.pop(uid, None)
 
     def egress(self, pod: Object) -> Egress:
         """What the pod's policies allow now. Policies are read when a pod starts."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from localkube.controllers.endpoints import target_port
-from localkube.node.network import Network
 from localkube.pods import is_ready
-from localkube.selectors import LabelSelector, from_object
+from localkube.selectors import from_object
 from localkube.status import Object
 from localkube.store import Store
 
@@ -37,10 +36,9 @@ class Target:
 class Services:
     """Keeps listeners as the store's services say. `where` tells the address that really is listened on."""
 
-    def __init__(self, store: Store, network: Network, dial: Dial) -> None:
-        self._store, self._network, self._dial = store, network, dial
+    def __init__(self, store: Store, dial: Dial) -> None:
+        self._store, self._dial = store, dial
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
-        self._selectors: dict[str, tuple[Any, LabelSelector]] = {}
         self._turn = 0
         self._work: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
@@ -75,31 +73,25 @@ class Services:
             uid = service["metadata"]["uid"]
             spec = service["spec"]
             wanted = {int(port["port"]) for port in spec.get("ports", []) if port.get("protocol", "TCP") == "TCP"}
-            if gone or not spec.get("selector"):
+            if gone or not spec.get("selector") or spec.get("clusterIP") == "None":
                 wanted = set()
             for key in [key for key in self._servers if key[0] == uid and key[1] not in wanted]:
                 self._servers.pop(key).close()
             for port in wanted:
                 if (uid, port) not in self._servers:
                     self._servers[uid, port] = await self._listen(service, port)
-            if gone:
-                self._network.release(uid)
-                self._selectors.pop(uid, None)
 
     async def _listen(self, service: Object, port: int) -> asyncio.Server:
         """On the cluster IP and the port where that can be, else on any free port there (an ordinary user may not
         take port 80, and a second localkube may have the address)."""
         metadata = service["metadata"]
-        given = service["spec"].get("clusterIP")
-        wanted = given if given and given.startswith("127.") else None
-        address = self._network.service_address(metadata["uid"], wanted)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._serve(metadata["namespace"], metadata["name"], port, (reader, writer))
 
         for number in (port, 0):
             try:
-                return await asyncio.start_server(serve, address, number, backlog=256)
+                return await asyncio.start_server(serve, service["spec"]["clusterIP"], number, backlog=256)
             except OSError as error:
                 if number == 0 or error.errno not in (errno.EACCES, errno.EADDRINUSE):
                     raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from localkube.node.images import Images
 from tests.localkube.node.support import Node, leftovers
 
 
@@ -22,8 +24,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def image_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("image-cache")
+def image_cache(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Path:
+    """A cache with the image built: no test waits for that."""
+    cache = tmp_path_factory.mktemp("image-cache")
+    asyncio.run(Images(images, cache).pull("test/python:1", lambda _text: None))
+    return cache
 
 
 @pytest.fixture

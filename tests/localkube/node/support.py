@@ -14,6 +14,7 @@ from typing import Any
 from localkube.config import Config
 from localkube.node.context import Timing
 from localkube.node.kubelet import Kubelet
+from localkube.runtime import LogOptions
 from localkube.store import Store
 
 FAST = Timing(backoff_s=0.3, longest_backoff_s=5.0, mount_retry_s=0.2, orphan_after_s=30.0)
@@ -50,7 +51,7 @@ class Node:
         """The pod as stored; None when it is gone."""
         return self.store.peek("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
-    async def until(self, pod: Any, test: Callable[[Any], Any], timeout_s: float = 10.0) -> Any:
+    async def until(self, pod: Any, test: Callable[[Any], Any], timeout_s: float = 90.0) -> Any:
         """The stored pod once `test` holds."""
         deadline = time.monotonic() + timeout_s
         while not test(self.now(pod)):
@@ -58,7 +59,7 @@ class Node:
             await asyncio.sleep(0.01)
         return self.now(pod)
 
-    async def finished(self, pod: Any, timeout_s: float = 10.0) -> Any:
+    async def finished(self, pod: Any, timeout_s: float = 90.0) -> Any:
         return await self.until(pod, lambda p: p["status"].get("phase") in ("Succeeded", "Failed"), timeout_s)
 
     async def running(self, pod: Any) -> Any:
@@ -66,9 +67,8 @@ class Node:
         return await self.until(pod, lambda p: main_state(p).keys() & {"running", "terminated"})
 
     async def log(self, pod: Any, **options: Any) -> str:
-        defaults = {"since": None, "tail_lines": None, "timestamps": False, "limit_bytes": None, "previous": False}
-        asked = {"follow": False, **defaults, **options}
-        return b"".join([piece async for piece in self.kubelet.logs(pod, "main", **asked)]).decode()
+        pieces = self.kubelet.logs(pod, "main", LogOptions(**options))
+        return b"".join([piece async for piece in pieces]).decode()
 
     async def output(self, script: str, **changes: Any) -> str:
         """What a script prints in a pod of its own."""

@@ -6,12 +6,12 @@ import asyncio
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localkube.node import agent, logs
 from localkube.node.logs import parse
+from localkube.runtime import LogOptions
 from localkube.status import ApiError
 from tests.localkube.node.support import Node
 
@@ -130,7 +130,7 @@ async def test_a_pod_without_a_log_says_what_it_waits_for(node: Node) -> None:
 async def test_much_output_arrives_whole(node: Node) -> None:
     script = "import sys\nfor n in range(60000): sys.stdout.write(f'{n:08d}\\n')"
     pod = node.create(command=["python3", "-c", script])
-    await node.finished(pod, timeout_s=20)
+    await node.finished(pod)
     lines = (await node.log(pod)).split()
     assert lines == [f"{n:08d}" for n in range(60000)]
 
@@ -145,15 +145,7 @@ async def test_tail_counts_lines_not_pieces_at_any_length(tmp_path: Path, count:
     _stored(tmp_path / "log", count)
 
     async def all_of(tail: int | None) -> list[str]:
-        pieces = logs.read(
-            tmp_path / "log",
-            running=lambda: False,
-            follow=False,
-            since=None,
-            tail_lines=tail,
-            timestamps=False,
-            limit_bytes=None,
-        )
+        pieces = logs.read(tmp_path / "log", LogOptions(tail_lines=tail), lambda: False)
         return b"".join([piece async for piece in pieces]).decode().splitlines()
 
     whole = await all_of(None)
@@ -173,10 +165,9 @@ async def test_a_large_log_moves_on_to_a_new_file_and_readers_follow(
     folder = os.open(tmp_path, os.O_RDONLY)
     writer = agent.LogWriter(folder, "log")
     alive = True
-    options: Any = {"since": None, "tail_lines": None, "timestamps": False, "limit_bytes": None}
 
     async def follow() -> str:
-        pieces = logs.read(tmp_path / "log", running=lambda: alive, follow=True, **options)
+        pieces = logs.read(tmp_path / "log", LogOptions(follow=True), lambda: alive)
         return b"".join([piece async for piece in pieces]).decode()
 
     writer.write("stdout", b"0\n")
@@ -199,14 +190,6 @@ async def test_a_line_in_pieces_is_one_line_with_one_timestamp(tmp_path: Path) -
         writer.write("stdout", piece)
     writer.close()
     os.close(folder)
-    pieces = logs.read(
-        tmp_path / "log",
-        running=lambda: False,
-        follow=False,
-        since=None,
-        tail_lines=None,
-        timestamps=True,
-        limit_bytes=None,
-    )
+    pieces = logs.read(tmp_path / "log", LogOptions(timestamps=True), lambda: False)
     text = b"".join([piece async for piece in pieces]).decode()
     assert [line.partition(" ")[2] for line in text.splitlines()] == ["one line", "two"]

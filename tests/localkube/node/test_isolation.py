@@ -113,7 +113,7 @@ async def test_a_pod_reaches_neither_the_host_nor_its_neighbours_nor_the_api(nod
         ]
         targets += [(f"host at {own}", own, everywhere.getsockname()[1]) for own in _own_addresses()]
         pod = node.create(command=["python3", "-c", REACH, json.dumps(targets)])
-        await node.finished(pod, timeout_s=20)
+        await node.finished(pod)
         found: dict[str, str] = json.loads(await node.log(pod))
     assert set(found) == {name for name, _, _ in targets}
     assert set(found.values()) <= {"ConnectionRefusedError", "TimeoutError", "OSError"}, found

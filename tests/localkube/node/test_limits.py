@@ -32,7 +32,7 @@ async def limited(request: pytest.FixtureRequest, node: Node) -> Node:
 
 async def test_a_program_over_its_memory_limit_is_oom_killed(limited: Node) -> None:
     pod = limited.create(GREEDY, resources={"limits": {"memory": "64Mi"}})
-    done = await limited.finished(pod, timeout_s=20)
+    done = await limited.finished(pod)
     ended = main_state(done)["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
     assert any(reason == "OOMKilling" and "64Mi" in text for reason, text in limited.events(pod))
@@ -45,7 +45,7 @@ child = subprocess.run([sys.executable, '-c', {GREEDY!r}])
 print(child.returncode)
 """
     pod = node.create(script, resources={"limits": {"memory": "64Mi"}})
-    done = await node.finished(pod, timeout_s=20)
+    done = await node.finished(pod)
     if node.kubelet.context.limits.hard and not list(Path("/sys/fs/cgroup").glob("cgroup.controllers")):  # noqa: ASYNC240
         assert await node.log(pod) == "-9\n"
         assert main_state(done)["terminated"]["reason"] == "Completed"

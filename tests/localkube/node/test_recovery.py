@@ -53,7 +53,7 @@ def doomed(tmp_path: Path, images: Path, image_cache: Path, monkeypatch: pytest.
             env={**os.environ, "PYTHONPATH": f"{root}:{root}/platform"},
         )
         assert process.stdout
-        assert await asyncio.wait_for(process.stdout.readline(), 20) == b"running\n"
+        assert await asyncio.wait_for(process.stdout.readline(), 90) == b"running\n"
         return Doomed(tmp_path, process)
 
     return start
@@ -157,7 +157,7 @@ async def test_after_everything_was_killed_pods_go_on_by_their_restart_policy(do
 async def test_pods_of_a_localkube_that_does_not_come_back_end_themselves(doomed: Any, again: Any) -> None:
     first = await doomed((FOREVER, "Always"), (FOREVER, "Never"), orphan_s=0.5)
     await first.end(signal.SIGKILL)
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 90
     while agents(first.home):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)

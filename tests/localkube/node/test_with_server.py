@@ -33,7 +33,7 @@ class Process:
         command = [sys.executable, "-m", "localkube", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
         self.home = home
         self.process = subprocess.Popen([*command, "--images", str(images)], env=env)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while not (home / "ready").exists():
             assert time.monotonic() < deadline
             assert self.process.poll() is None
@@ -43,7 +43,7 @@ class Process:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(20) == 0
+            assert self.process.wait(90) == 0
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_a_dev_instance_by_its_contract_starts_stops_and_keeps_its_home(server: 
     assert client.post(f"{CORE}/services", {"metadata": {"name": "dev"}, "spec": ports}).code == 201
     assert client.apply(f"{APPS}/statefulsets/dev", stateful_set(1)).code == 201
     for starts in (1, 2):
-        client.until(f"{CORE}/pods/dev-0", is_ready, seconds=20)
+        client.until(f"{CORE}/pods/dev-0", is_ready)
         assert client.get(f"{CORE}/pods/dev-0/log").body.startswith(f"start {starts} k1\n")
         if starts == 2:
             break
         assert client.apply(f"{APPS}/statefulsets/dev", stateful_set(0)).code == 200
-        client.until(f"{CORE}/pods", lambda pods: pods["items"] == [], seconds=20)
+        client.until(f"{CORE}/pods", lambda pods: pods["items"] == [])
         assert client.apply(f"{APPS}/statefulsets/dev", stateful_set(1)).code == 200
     events = client.get(f"{CORE}/events").body["items"]
     assert {"Scheduled", "Pulled", "Created", "Started", "Killing"} <= {event["reason"] for event in events}
