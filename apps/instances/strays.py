@@ -65,7 +65,7 @@ def _scale_to_zero(instance: Instance, cluster: KubeCluster) -> None:
         labels = workload["metadata"].get("labels") or {}
         ours = labels.get(names.ID) == str(instance.pk)
         if ours and (workload.get("spec") or {}).get("replicas", 1):
-            patch = {"metadata": {"uid": workload["metadata"]["uid"]}, "spec": {"replicas": 0}}
+            patch = {"metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]}, "spec": {"replicas": 0}}
             cluster.patch_merge("StatefulSet", namespace, name, patch)
     except (NotFound, Conflict):
         return

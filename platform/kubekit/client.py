@@ -102,7 +102,8 @@ class Cluster:
     ) -> Obj:
         """JSON merge patch (RFC 7386): a None removes a field, a list replaces a list.
 
-        Put ``metadata.resourceVersion`` or ``metadata.uid`` into the patch to make it conditional (`Conflict`).
+        Put ``metadata.resourceVersion`` into the patch to make it conditional (`Conflict`); another ``metadata.uid``
+        than the object's is `Invalid`.
         """
         path = kind_named(kind).path(namespace, name, subresource)
         return self._json("PATCH", path, {"fieldManager": FIELD_MANAGER}, body=patch, content_type=_MERGE)

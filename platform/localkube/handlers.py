@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from localkube import patches, requests, selectors, status
-from localkube.registry import Registry, Write, check_name
+from localkube.registry import Registry, Write, check_name, same_uid
 from localkube.requests import Target
 from localkube.resources import Resource
 from localkube.status import ApiError, FieldError, Object
@@ -87,6 +87,8 @@ class Handlers:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
         body = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
+        if not resource.custom:  # as a real server's lists, whose items say neither
+            items = [{key: obj[key] for key in obj if key not in ("kind", "apiVersion")} for obj in items]
         return respond(200, body | {"items": items})
 
     # Writing
@@ -119,6 +121,7 @@ class Handlers:
         stored = self.store.stored(resource.key, target.namespace, target.name)
         obj = patched(content_type, resource, stored, patch)
         _locate(target, obj)
+        same_uid(resource, obj["metadata"], stored)
         return respond(200, self.registry.update(resource, obj, write), write.warnings)
 
     async def _apply(self, request: web.BaseRequest, target: Target, write: Write) -> web.Response:

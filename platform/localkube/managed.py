@@ -71,6 +71,8 @@ def track_update(old: Object | None, new: Object, *, manager: str, subresource: 
     before, after = leaves(old) if old else {}, leaves(new)
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
     touched = changed | (before.keys() - after.keys())
+    if subresource == "scale":
+        changed = {path for path in changed if after[path] != 0}  # a Scale of no replicas leaves them out
     if not touched:
         _write(new, entries)
         return

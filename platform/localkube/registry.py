@@ -114,6 +114,8 @@ class Registry:
         if live is None and wanted_uid:
             text = f"uid mismatch: the provided object specified uid {wanted_uid}, and no existing object was found"
             raise status.conflict(resource.group, resource.plural, name, text)
+        if live is not None:
+            same_uid(resource, metadata, live)
         result = managed.apply(live, applied, manager=write.manager, force=force, subresource=write.subresource)
         if live is None:
             return self.create(resource, namespace, result, write), True
@@ -194,10 +196,18 @@ def check_name(metadata: Object, name: str) -> None:
         raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
+def same_uid(resource: Resource, metadata: Object, stored: Object) -> None:
+    """Refuse a patch that is meant for another object of the name. Raises ApiError 422, as a real server does."""
+    if (uid := metadata.get("uid")) not in (None, "", stored["metadata"]["uid"]):
+        error = status.FieldError.invalid("metadata.uid", uid, "field is immutable")
+        raise status.invalid(resource.group, resource.kind, stored["metadata"]["name"], [error])
+
+
 def _wrong_kind(resource: Resource, kind: str, version: str) -> ApiError:
     if kind == resource.kind:
         text = f"the API version in the data ({version}) does not match the expected API version"
         return status.bad_request(f"{text} ({resource.api_version})")
     group, _, short = version.rpartition("/")
     text = f'{kind} in version "{short}" cannot be handled as a {resource.kind}'
-    return status.bad_request(f"{text}: converting ({group or short}.{kind}) to ({resource.kind}): unknown conversion")
+    wanted = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
+    return status.bad_request(f"{text}: converting ({group or short}.{kind}) to ({wanted}): unknown conversion")

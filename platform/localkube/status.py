@@ -132,8 +132,10 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
     return ApiError(404, text, details=_details(name, group, plural))
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
+def already_exists(group: str, plural: str, name: str, *, leaving: bool = False) -> ApiError:
     text = f"{_qualified(group, plural)} {quoted(name)} already exists"
+    if leaving:
+        text = f"object is being deleted: {text}"
     return ApiError(409, text, reason="AlreadyExists", details=_details(name, group, plural))
 
 

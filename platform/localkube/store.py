@@ -34,6 +34,7 @@ _FORMAT: Final = 1
 """Of the file; raise it with every change that an older localkube would misread."""
 
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_NEVER_EMPTY: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 _SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
@@ -161,8 +162,9 @@ class Store:
         """Store what `prepare` has filled in; the store owns `obj` from then on. Raises ApiError 404 and 409."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        if self.peek(kind.key, namespace, name) is not None:
-            raise status.already_exists(kind.group, kind.plural, name)
+        if (there := self.peek(kind.key, namespace, name)) is not None:
+            leaving = "deletionTimestamp" in there["metadata"]
+            raise status.already_exists(kind.group, kind.plural, name, leaving=leaving)
         if kind.namespaced and self.peek("namespaces", None, namespace) is None:
             raise status.not_found("", "namespaces", namespace)
         if not dry_run:
@@ -231,7 +233,9 @@ class Store:
         if subresource == "status":
             return copy(stored) | {"status": copy(obj.get("status", {}))}  # type: ignore[no-any-return]
         merged: Object = copy(obj)
-        meta = merged["metadata"]
+        meta = merged["metadata"] = {
+            key: value for key, value in merged["metadata"].items() if value or key not in _NEVER_EMPTY
+        }
         meta["resourceVersion"] = old_metadata["resourceVersion"]
         for field_name in _SYSTEM_METADATA:
             meta.pop(field_name, None)

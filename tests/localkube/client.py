@@ -24,17 +24,19 @@ class Answer:
 
 
 class Client:
-    """Talks to one server with its token; `ns` is the prefix of a namespace's core objects."""
+    """Talks to one server, by default to the localkube of a folder with its token."""
 
     def __init__(self, home: Path, address: str) -> None:
-        self.home = home
         self.address = address
-        self.token = (home / "token").read_text()
+        self.token: str | None = (home / "token").read_text()
         self.context = ssl.create_default_context(cafile=home / "ca.crt")
 
     def request(self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPSConnection(self.address, context=self.context, timeout=10)
-        sent = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"} | (headers or {})
+        connection = http.client.HTTPSConnection(self.address, context=self.context, timeout=30)
+        sent = {"Content-Type": "application/json"}
+        if self.token is not None:
+            sent["Authorization"] = f"Bearer {self.token}"
+        sent |= headers or {}
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         try:
             connection.request(method, path, body=data, headers=sent)
