@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -16,6 +17,8 @@ from apps.core.reasons import Reason, Wording
 from apps.core.transitions import transition
 from kubekit.checkup import facts
 from kubekit.errors import Forbidden, KubeError, PermissionDenied, TlsFailure, Unauthorized
+
+log = logging.getLogger(__name__)
 
 WORDINGS = {
     "cluster_address": Wording(
@@ -86,6 +89,8 @@ def note_answer(cluster_pk: UUID, *, version: str = "") -> None:
     # What is not allowed stays so when the connection comes back; the check says when it is.
     kept = Reason(code=cluster.reason_code, params=cluster.reason_params, evidence=cluster.reason_evidence)
     reason = kept if cluster.reason_code == "cluster_permissions" else None
+    if cluster.state == ClusterState.UNREACHABLE:
+        log.info("the cluster %s answers again", cluster.name)
     transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect=_ALIVE, reason=reason, values=values)
 
 
@@ -124,8 +129,11 @@ def note_permissions(cluster_pk: UUID, *, missing: Sequence[str] | None) -> None
 def note_failure(cluster_pk: UUID, error: KubeError) -> None:
     """The cluster has not answered for long enough to say so."""
     cluster = Cluster.objects.as_system().filter(pk=cluster_pk).first()
-    if cluster is not None:
-        transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=reason_for(error))
+    if cluster is None:
+        return
+    if cluster.state != ClusterState.UNREACHABLE:
+        log.warning("the cluster %s does not answer: %s", cluster.name, error.message)
+    transition(cluster, ClusterState.UNREACHABLE, actor=WATCHER, expect=_ALIVE, reason=reason_for(error))
 
 
 def note_unreadable(cluster_pk: UUID, why: str) -> None:

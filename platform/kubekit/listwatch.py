@@ -88,7 +88,7 @@ class ListWatch:
 
     async def run(self) -> None:
         """List and watch until the task is cancelled."""
-        failures = 0
+        failures, told = 0, ""
         while True:
             began = time.monotonic()
             try:
@@ -96,7 +96,7 @@ class ListWatch:
                 relist_at = time.monotonic() + self._relist_s
                 while time.monotonic() < relist_at:
                     version = await self._watch(version)
-                failures = 0
+                failures, told = 0, ""
                 continue
             except Gone as error:
                 # Our place in the history is lost: nothing is wrong with the cluster, and the list makes it good.
@@ -104,7 +104,11 @@ class ListWatch:
             except KubeError as error:
                 failure = error
                 self.last_error = error
-                log.warning("watching %s failed (%s): %s", self._kind.name, error.code, error.message)
+                # Every watch of a cluster that is away says so every half minute: once is enough, and its reader
+                # knows what it means.
+                level = logging.DEBUG if error.code == told else logging.INFO
+                log.log(level, "watching %s failed (%s): %s", self._kind.name, error.code, error.message)
+                told = error.code
             if self._on_error is not None:
                 await _settle(self._on_error(failure))
             failures = 1 if time.monotonic() - began > _CALM_S else failures + 1

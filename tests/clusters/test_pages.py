@@ -259,6 +259,15 @@ def test_contact_moves_the_state_with_a_reason_and_writes_the_audit_log() -> Non
     assert verbs == ["cluster.connected", "cluster.unreachable", "cluster.connected"]
 
 
+def test_a_cluster_that_goes_away_is_said_once_in_the_log(caplog) -> None:
+    cluster = make.cluster()
+    for _ in range(3):
+        contact.note_failure(cluster.pk, Unreachable("refused"))
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"the cluster {cluster.name} does not answer: refused"
+    ]
+
+
 def test_a_sign_of_life_is_one_statement_and_mends_a_state_that_is_behind(django_assert_num_queries) -> None:
     cluster = make.cluster()
     with django_assert_num_queries(1):

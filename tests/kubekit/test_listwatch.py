@@ -131,6 +131,21 @@ async def test_a_watch_that_ends_well_goes_on_from_its_bookmark_without_a_list(a
     await stop(task)
 
 
+async def test_a_cluster_that_is_away_is_told_once_and_warns_of_nothing(
+    api: FakeApi, streams: Streams, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(api, [500, 500, 500, 503, ["a"]], [["hold"]])
+    reader = Reader()
+    with caplog.at_level("INFO", logger="kubekit.listwatch"):
+        task = await running(watching(streams, reader, read_timeout_s=5))
+        await until(lambda: len(reader.syncs) == 1, 90)
+        await stop(task)
+    assert len(reader.errors) == 4
+    said = [record for record in caplog.records if record.name == "kubekit.listwatch"]
+    assert len(said) == len({error.code for error in reader.errors})
+    assert {record.levelname for record in said} == {"INFO"}
+
+
 async def test_gone_inside_http_200_lists_again_at_once(api: FakeApi, streams: Streams) -> None:
     gone = {"type": "ERROR", "object": status_body(410, "Expired", "too old resource version: 10 (99)")}
     serve(api, [["a"], ["b"]], [[gone, "hold"], ["hold"]])
