@@ -308,10 +308,16 @@ def _change_that_fits(shortages: tuple[Shortage, ...]) -> str:
         ways.append(_("Ask for at most %(amounts)s.") % {"amounts": ", ".join(at_most)})
     if all(short.asked <= short.limit for short in shortages):
         missing = [amounts.show(short.resource, short.missing) for short in shortages]
-        ways.append(_("Or stop or delete what holds %(amounts)s.") % {"amounts": ", ".join(missing)})
+        other = _("Or stop or delete what holds %(amounts)s.") if ways else _("Stop or delete what holds %(amounts)s.")
+        ways.append(other % {"amounts": ", ".join(missing)})
     else:
         needed = [amounts.show(short.resource, short.used + short.asked) for short in shortages]
-        ways.append(_("Or ask an administrator to raise the limit to %(amounts)s.") % {"amounts": ", ".join(needed)})
+        other = (
+            _("Or ask an administrator to raise the limit to %(amounts)s.")
+            if ways
+            else _("Ask an administrator to raise the limit to %(amounts)s.")
+        )
+        ways.append(other % {"amounts": ", ".join(needed)})
     return " ".join(ways)
 
 

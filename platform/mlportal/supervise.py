@@ -36,6 +36,8 @@ QUICK_DEATH_S = 3
 
 LONGEST_BACK_OFF_S = 30
 _WORTH_SHOWING = re.compile(r"^\S*Z (WARNING|ERROR|CRITICAL) |\b(FATAL|PANIC)\b|^Traceback|\tERROR\t")
+_EXPECTED = re.compile(r" WARNING (psycopg\.pool|django\.request): |FATAL:  the database system is ")
+"""What follows from a restart that was said already, and from what people send: in the log files alone."""
 _EXCEPTION = re.compile(r"^[\w.]*(Error|Exception|Refused|Failure)\b")
 _BUSY_PACE_S, _WAITING_PACE_S, _IDLE_PACE_S = 0.02, 0.2, 1.0
 _FRESH_S = 60
@@ -369,7 +371,7 @@ def _show_warnings() -> Callable[[Any], None]:
         for line in lines:
             if _EXCEPTION.match(line) or (line.strip() and not _EXCEPTION.match(event.process.last_line)):
                 event.process.last_line = line.strip()[:300]
-            if _WORTH_SHOWING.search(line):
+            if _WORTH_SHOWING.search(line) and not _EXPECTED.search(line):
                 say.event(say.WRONG, name, line.strip()[:400])
 
     return listen

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from mlportal import supervise
 from mlportal.processes import started_ticks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,3 +160,21 @@ def test_a_full_disk_costs_notes_and_lines_of_logs_and_no_program(tmp_path):
     finally:
         stack.process.terminate()
         stack.process.wait(90)
+
+
+def test_the_terminal_shows_faults_and_not_what_people_sent_or_what_a_restart_brings_along(capsys):
+    show = supervise._show_warnings()
+    lines = (
+        "2030-01-01T00:00:00Z WARNING django.request: Conflict: /api/v1/instances",
+        "2030-01-01T00:00:00Z WARNING psycopg.pool: error connecting in 'pool-1'",
+        "2030-01-01 00:00:00.000 UTC [7] FATAL:  the database system is starting up",
+        "2030-01-01T00:00:00Z INFO    apps.core: nothing",
+        "2030-01-01T00:00:00Z ERROR   apps.core.api: /api/v1/queues failed",
+        "2030-01-01 00:00:00.000 UTC [7] FATAL:  could not open file",
+    )
+    process = SimpleNamespace(config=SimpleNamespace(name="web"), last_line="")
+    show(SimpleNamespace(process=process, data="".join(f"{line}\n" for line in lines).encode()))
+    assert [line.split("Z ")[-1].split("] ")[-1] for line in capsys.readouterr().out.splitlines()] == [
+        "ERROR   apps.core.api: /api/v1/queues failed",
+        "FATAL:  could not open file",
+    ]

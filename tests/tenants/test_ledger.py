@@ -37,7 +37,7 @@ def test_fit_names_what_is_missing_and_the_smallest_change() -> None:
 
 def test_fit_does_not_offer_less_when_nothing_is_free() -> None:
     answer = fit(queue_name="q", asked=Amount(cpu_millis=500), used={"cpu_millis": 4000, "pods": 1}, limit=LIMIT)
-    assert answer.next == "Or stop or delete what holds 0.5 CPU."
+    assert answer.next == "Stop or delete what holds 0.5 CPU."
 
 
 def test_a_resource_not_asked_for_never_stands_in_the_way() -> None:
