@@ -130,8 +130,11 @@
     }
   };
 
+  // What was on its way when the page was drawn may have arrived before the first socket heard of it.
+  const passing = () => document.querySelector("[data-live] .chip-moving, [data-live] [data-state='queued']") !== null;
+
   const opened = () => {
-    const missed = wasLive && awaySince !== null;
+    const missed = wasLive ? awaySince !== null : passing();
     wasLive = true;
     awaySince = null;
     retry = FIRST_RETRY_MS;

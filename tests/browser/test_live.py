@@ -178,3 +178,17 @@ def test_a_double_click_on_create_makes_one(page: Any, portal: Site) -> None:
     page.wait_for_url(lambda url: not url.endswith("/new"))
     page.goto(f"{portal.origin}/volumes")
     expect(page.locator("#rows tr")).to_have_count(before + 1)
+
+
+def test_what_changes_before_the_page_listens_is_shown_too(page: Any, portal: Site) -> None:
+    elsewhere(portal, 'transition(found.get(name="train-bert"), "stopping", actor=actors.system("test"))')
+    page.goto(f"{portal.origin}/instances")
+    address = page.locator("#rows a.name", has_text="train-bert").get_attribute("href")
+
+    def late(socket: Any) -> None:
+        elsewhere(portal, 'transition(found.get(name="train-bert"), "stopped", actor=actors.system("test"))')
+        socket.connect_to_server()
+
+    page.route_web_socket("**/live/", late)
+    page.goto(f"{portal.origin}{address}")
+    expect(page.locator("#object-header .chip")).to_have_text("stopped", timeout=20_000)
