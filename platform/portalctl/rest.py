@@ -58,7 +58,7 @@ class Answer:
         try:
             return json.loads(self.body) if self.body else None
         except ValueError as error:
-            raise Unreachable("What answers at this address is no portal; give the address that its pages have.") from error
+            raise Unreachable("What answers there is no portal; give the address that its pages have.") from error
 
 
 @dataclass(frozen=True)
