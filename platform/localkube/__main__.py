@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--home", type=Path, required=True, help="folder of everything kept")
     serve.add_argument("--listen", default="127.0.0.1:6443", help="loopback address and port (0: any free one)")
     serve.add_argument("--caddy-admin", type=Path, help="Caddy's admin socket, which receives the Ingress routes")
+    serve.add_argument("--hosts", type=Path, help="Caddy's folder for a socket per host, which spares it those routes")
     serve.add_argument("--images", type=Path, help="table of image references (docker/images.toml)")
     serve.add_argument("--node-name", default="localkube")
     serve.add_argument("--cpu", type=int, help="CPUs the node offers (default: those of the machine)")
@@ -45,6 +46,7 @@ def _config(options: argparse.Namespace) -> Config:
         home=options.home.absolute(),
         listen=options.listen,
         caddy_admin=options.caddy_admin,
+        hosts=options.hosts,
         node_name=options.node_name,
         fake_gpus=options.fake_gpus,
         **{key: value for key, value in given.items() if value is not None},

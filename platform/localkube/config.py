@@ -23,6 +23,8 @@ class Config:
     home: Path
     listen: str = "127.0.0.1:6443"
     caddy_admin: Path | None = None
+    hosts: Path | None = None
+    """Caddy's folder, in which it looks for a socket named like the host that is asked for."""
     node_name: str = "localkube"
     cpu: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory: int = field(default_factory=_machine_memory)

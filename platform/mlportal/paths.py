@@ -99,6 +99,11 @@ class Home:
         """Caddy's admin interface, mode 0600."""
         return self.run / "caddy-admin.sock"
 
+    @property
+    def hosts(self) -> Path:
+        """One socket for each instance's host, mode 0600: the cluster's to make, Caddy's to find."""
+        return self.run / "hosts"
+
     def ready_file(self, name: str) -> Path:
         """Written by a program of the portal once it works."""
         return self.run / f"{name}.ready"

@@ -41,6 +41,7 @@ def supervised(environment: Environment) -> list[Supervised]:
         admin=home.caddy_admin_socket,
         web=home.web_socket,
         apps_domain=environment.apps_domain,
+        hosts=home.hosts,
     )
     programs.append(Supervised(program=front, stage=_FRONT))
     if environment.cluster_embedded:
@@ -135,6 +136,7 @@ def _localkube(environment: Environment) -> Program:
             *(sys.executable, "-m", "localkube", "serve", "--home", str(folder)),
             *("--listen", f"127.0.0.1:{_cluster_port(home.root / 'localkube.port')}"),
             *("--caddy-admin", str(home.caddy_admin_socket)),
+            *("--hosts", str(home.hosts)),
             *("--images", str(ROOT / "docker" / "images.toml")),
         ),
         environ=_environ(environment),

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,11 @@ def fetch(
 
 @dataclass
 class Portal:
-    """``python -m mlportal up`` with a folder of its own."""
+    """``python -m mlportal up`` with a folder of its own; ``prefix`` is a command that becomes it, as another user."""
 
     home: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    prefix: Sequence[str] = ()
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     _token: str = ""
@@ -107,7 +108,7 @@ class Portal:
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mlportal", "up"],
+                [*self.prefix, sys.executable, "-m", "mlportal", "up"],
                 cwd=ROOT,
                 env=env,
                 stdout=log,

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from http.cookiejar import CookieJar
 from pathlib import Path
 
 from mlportal.paths import Home
@@ -22,6 +25,25 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+class Browser:
+    """Enough of one to sign in."""
+
+    def __init__(self, port):
+        self.origin = f"http://127.0.0.1:{port}"
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+
+    def open(self, path, data=None):
+        request = urllib.request.Request(self.origin + path, data=data, headers={"Origin": self.origin})
+        with self.opener.open(request, timeout=60) as answer:
+            return answer.url, answer.read().decode()
+
+    def sign_in(self, name, password):
+        _, page = self.open("/sign-in")
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page).group(1)
+        form = {"csrfmiddlewaretoken": token, "username": name, "password": password}
+        return self.open("/sign-in", urllib.parse.urlencode(form).encode())
 
 
 class Portal:

@@ -127,6 +127,7 @@ class TestCaddy:
             admin=folder / "admin.sock",
             web=folder / "web.sock",
             apps_domain="apps.localhost",
+            hosts=folder / "hosts",
         )
         with started(program, log=folder / "log"):
             yield program

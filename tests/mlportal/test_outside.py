@@ -5,9 +5,6 @@ import os
 import re
 import shutil
 import tempfile
-import urllib.parse
-import urllib.request
-from http.cookiejar import CookieJar
 from pathlib import Path
 
 import kombu
@@ -16,7 +13,7 @@ import redis
 
 from mlportal import env, outside
 from mlportal.preflight import Refused
-from tests.mlportal.portal import PROCESSES, Portal, free_port
+from tests.mlportal.portal import PROCESSES, Browser, Portal, free_port
 from tests.mlportal.servers import PASSWORD, QUOTED, outside_postgres, outside_redis
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("up")]
@@ -51,32 +48,13 @@ def chosen(postgres, redis_port):
     return {"DATABASE_URL": postgres.database("portal"), "REDIS_URL": redis_url}
 
 
-class Browser:
-    """Enough of one to sign in."""
-
-    def __init__(self, portal):
-        self.origin = f"http://127.0.0.1:{portal.port}"
-        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-
-    def open(self, path, data=None):
-        request = urllib.request.Request(self.origin + path, data=data, headers={"Origin": self.origin})
-        with self.opener.open(request, timeout=60) as answer:
-            return answer.url, answer.read().decode()
-
-    def sign_in(self, name, password):
-        _, page = self.open("/sign-in")
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page).group(1)
-        form = {"csrfmiddlewaretoken": token, "username": name, "password": password}
-        return self.open("/sign-in", urllib.parse.urlencode(form).encode())
-
-
 def test_the_portal_runs_on_outside_servers_alone(folder, chosen, postgres, redis_port):
     portal = Portal(folder / "home")
     portal.start(PORTAL_ADMIN_PASSWORD="a-password-for-the-test", **chosen)
     try:
         assert set(portal.noted()) == PROCESSES - {"postgres", "redis"}
         assert portal.status("/readyz") == 200
-        url, page = Browser(portal).sign_in("admin", "a-password-for-the-test")
+        url, page = Browser(portal.port).sign_in("admin", "a-password-for-the-test")
         assert url == f"http://127.0.0.1:{portal.port}/"
         assert 'name="password"' not in page
         assert postgres.run("SELECT username FROM tenants_user", database="portal") == [("admin",)]

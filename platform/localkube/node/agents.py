@@ -211,6 +211,7 @@ class Agent:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._gone(), timeout_s)
         self.detach()
+        (self.folder / "agent.sock").unlink(missing_ok=True)
 
     async def _gone(self) -> None:
         assert self._attached is not None

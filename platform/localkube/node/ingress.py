@@ -1,4 +1,5 @@
-"""Ingress objects become Caddy routes: the whole list, sent through Caddy's admin socket whenever it differs."""
+"""Ingress objects become ways through Caddy: a socket for each host that leads to one service (`hosts`), and for
+whatever asks for more a route in Caddy's configuration, whose whole list is sent whenever it differs."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from localkube.node.hosts import Backend, Hosts, fits
 from localkube.node.services import Services
 from localkube.status import ApiError, Object
 from localkube.store import Store
@@ -23,16 +25,19 @@ _RETRY_S: Final = 0.2
 _LONGEST_RETRY_S: Final = 3.0
 
 Route = dict[str, Any]
-Backend = Callable[[str, str, int | str], str | None]
+Address = Callable[[str, str, int | str], str | None]
 """(namespace, service, port) -> `address:port` when something ready is behind it, else None."""
 
 
-def routes(ingresses: Iterable[Object], backend: Backend) -> list[Route]:
-    """The routes of all Ingress objects: exact paths before prefixes, longer ones first, hosts in order of age."""
+def routes(ingresses: Iterable[Object], address_of: Address, but: Container[str] = ()) -> list[Route]:
+    """The routes of all Ingress objects, without the hosts in `but`: exact paths before prefixes, longer ones first,
+    hosts in order of age."""
     found: list[tuple[tuple[int, int, str, str], Route]] = []
     for ingress in ingresses:
         metadata = ingress["metadata"]
         for rule in ingress["spec"].get("rules", []):
+            if rule.get("host", "") in but:
+                continue
             for path in (rule.get("http") or {}).get("paths", []):
                 text = path.get("path") or "/"
                 exact = path.get("pathType") == "Exact"
@@ -45,13 +50,27 @@ def routes(ingresses: Iterable[Object], backend: Backend) -> list[Route]:
                     match["path"] = [text.rstrip("/"), text.rstrip("/") + "/*"]
                 service = path["backend"]["service"]
                 port = service["port"].get("number") or service["port"].get("name", "")
-                address = backend(metadata["namespace"], service["name"], port)
+                address = address_of(metadata["namespace"], service["name"], port)
                 route: Route = {"handle": [_proxy(address) if address else _unavailable()], "terminal": True}
                 if match:
                     route["match"] = [match]
                 order = (0 if exact else 1, -len(text), metadata.get("creationTimestamp", ""), metadata["uid"])
                 found.append((order, route))
     return [route for _, route in sorted(found, key=lambda item: item[0])]
+
+
+def simple_hosts(ingresses: Iterable[Object]) -> dict[str, Backend]:
+    """The hosts all of whose requests go to one service."""
+    found: dict[str, list[Backend | None]] = {}
+    for ingress in ingresses:
+        for rule in ingress["spec"].get("rules", []):
+            for path in (rule.get("http") or {}).get("paths", []):
+                service = path["backend"]["service"]
+                port = service["port"].get("number") or service["port"].get("name", "")
+                whole = (path.get("path") or "/") == "/" and path.get("pathType") != "Exact"
+                backend = Backend(ingress["metadata"]["namespace"], service["name"], port) if whole else None
+                found.setdefault(rule.get("host", ""), []).append(backend)
+    return {host: leads[0] for host, leads in found.items() if fits(host) and len(leads) == 1 and leads[0]}
 
 
 def _proxy(address: str) -> Route:
@@ -137,10 +156,12 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 class Ingresses:
-    """Sends the routes that the store's Ingress objects ask for, when they change and when Caddy comes back."""
+    """Serves the hosts and sends the routes that the store's Ingress objects ask for, when they change and when Caddy
+    comes back. Without a folder for `hosts` there are routes alone."""
 
-    def __init__(self, store: Store, services: Services, socket: Path) -> None:
+    def __init__(self, store: Store, services: Services, socket: Path, hosts: Path | None = None) -> None:
         self._store, self._services, self._caddy = store, services, Caddy(socket)
+        self._hosts = Hosts(hosts, services) if hosts else None
         self._changed = asyncio.Event()
         self._sent: list[Route] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -161,19 +182,24 @@ class Ingresses:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        with contextlib.suppress(CaddyError, TimeoutError):
-            async with asyncio.timeout(1.0):
-                await self._caddy.ask("PATCH", ROUTES, [])
+        if self._hosts:
+            self._hosts.close()
+        if self._sent != []:
+            with contextlib.suppress(CaddyError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._caddy.ask("PATCH", ROUTES, [])
         self._caddy.drop()
 
     def nudge(self) -> None:
         """Something changed that may change the routes: an object, or which pods are ready."""
         self._changed.set()
 
-    def wanted(self) -> list[Route]:
-        """The routes as they should be now."""
+    def wanted(self) -> tuple[dict[str, Backend], list[Route]]:
+        """The hosts and the routes as they should be now."""
         ingresses, _ = self._store.list("ingresses")
-        return routes((i for i in ingresses if not i["metadata"].get("deletionTimestamp")), self._backend)
+        alive = [ingress for ingress in ingresses if not ingress["metadata"].get("deletionTimestamp")]
+        hosts = simple_hosts(alive) if self._hosts else {}
+        return hosts, routes(alive, self._backend, but=hosts)
 
     def _backend(self, namespace: str, name: str, port: int | str) -> str | None:
         if not self._services.targets(namespace, name, port):
@@ -185,10 +211,13 @@ class Ingresses:
         while True:
             self._changed.clear()
             try:
-                wanted = self.wanted()
+                hosts, wanted = self.wanted()
+                if self._hosts:
+                    await self._hosts.sync(hosts)
                 if self._sent is None and await self._caddy.ask("GET", ROUTES) == wanted:
                     self._sent = wanted
                 if wanted != self._sent:
+                    self._sent = None  # not known, should this be cancelled on the way
                     await self._caddy.ask("PATCH", ROUTES, wanted)
                     self._sent = wanted
                 self._admit()

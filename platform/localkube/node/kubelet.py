@@ -86,7 +86,7 @@ class Kubelet:
         self._services = Services(store, self.dial)
         await self._services.start()
         if config.caddy_admin:
-            self._ingresses = Ingresses(store, self._services, config.caddy_admin)
+            self._ingresses = Ingresses(store, self._services, config.caddy_admin, config.hosts)
             self._ingresses.start()
         for pod in list(store.iterate("pods")):
             self._on_pod("ADDED", pod)

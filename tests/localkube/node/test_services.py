@@ -209,6 +209,7 @@ async def caddy(node: Node, tmp_path: Path) -> AsyncIterator[FakeCaddy]:
     await node.kubelet._ingresses.stop()
     node.kubelet._ingresses = None
     await fake.stop()
+    (tmp_path / "admin.sock").unlink()
 
 
 async def until(test: Any, timeout_s: float = 90.0) -> float:
