@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := PYTHONPATH=.:platform $(BIN)/python
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: up test lint bench e2e set-up set-up-dev set-up-browser requirements messages
+.PHONY: up test lint bench e2e crash mutants set-up set-up-dev set-up-browser requirements messages
 
 up: set-up
 	@$(RUN) -m mlportal up
@@ -24,6 +24,15 @@ bench: set-up-dev
 
 e2e: set-up-dev
 	@$(PYTEST) tests/journeys $(ARGS)
+
+# Kills at every named point, in three orders; `make test` has one. Any other seed: make crash SEEDS=117
+SEEDS ?= 1 2 3
+crash: set-up-dev
+	@set -e; for seed in $(SEEDS); do MLPORTAL_CRASH_SEED=$$seed $(PYTEST) tests/crash $(ARGS); done
+
+# Takes each protection against a known failure away, one line at a time; a test must notice. Some: ARGS="F7 F12"
+mutants: set-up-dev
+	@$(RUN) -m tests.faults.mutants $(ARGS)
 
 # What `up` needs: packages from PyPI and npm, translations, and three programs of the distribution.
 set-up:

@@ -131,6 +131,7 @@ class Collector:
             attempt.queue.namespace, attempt.pod_name, CONTAINER, since_time=cutter.since, timestamps=True
         )
         async for piece in in_time(upstream):
+            crashpoints.reach("log-piece-came")
             data = cutter.feed(piece)
             if data:
                 await control.in_thread(logs.append, attempt, data, cutter.mark)

@@ -19,14 +19,14 @@ from apps.core.transitions import transition
 from apps.flows import limits, logs, pods
 from apps.flows.endings import Again, Ending, next_attempt, run_state
 from apps.flows.models import Attempt, Run
-from apps.flows.states import AttemptState, Charge, RunState
+from apps.flows.states import ATTEMPT_STATES, AttemptState, Charge, RunState
 from apps.flows.waiting import RECONCILER
 from apps.tenants import ledger
 from kubekit import names
 from kubekit.build.pod import CONTAINER
 from kubekit.build.task import without_result_finalizer
 from kubekit.client import Cluster as KubeCluster
-from kubekit.errors import BadRequest, Conflict, NotFound
+from kubekit.errors import BadRequest, Conflict, KubeError, NotFound
 from kubekit.events import EventNote
 from kubekit.observe import AttemptObservation
 
@@ -164,6 +164,19 @@ def pod_is_gone(cluster: KubeCluster, namespace: str, attempt: Attempt) -> bool:
     return False
 
 
+def take_back(attempt: Attempt, cluster: KubeCluster, namespace: str) -> None:
+    """After a create that came through when its worker's lease was over: the pod of an ended attempt must not run.
+
+    While the attempt lives its holder finds the pod by its name. What fails here is left to the reaper.
+    """
+    if not Attempt.objects.as_system().filter(pk=attempt.pk, state__in=ATTEMPT_STATES.terminal).exists():
+        return
+    try:
+        pod_is_gone(cluster, namespace, attempt)
+    except KubeError as error:
+        log.warning("the late pod of attempt %s could not be taken back: %s", attempt.pk, error.message)
+
+
 def complete(attempt: Attempt, claim: Claim, ending: Ending) -> None:
     """End the attempt; in the same transaction give its room back and insert the next one, or end the run."""
     with transaction.atomic():
@@ -178,9 +191,11 @@ def complete(attempt: Attempt, claim: Claim, ending: Ending) -> None:
         }
         transition(attempt, ending.state, actor=RECONCILER, reason=ending.reason, claim=claim, values=values)
         ledger.release(kind=pods.KIND, object_id=attempt.pk)
+        crashpoints.reach("attempt-ending-written")
         again = _next(attempt, ending, cancelling=cancelling)
         if again is not None:
             _insert(attempt, again)
+            crashpoints.reach("attempt-next-inserted")
             _say_again(run, attempt, ending, again)
             return
         transition(

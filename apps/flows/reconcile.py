@@ -17,7 +17,7 @@ from django.utils import timezone
 from apps.clusters import access
 from apps.clusters.wording import reason_of
 from apps.core import crashpoints
-from apps.core.claims import Claim
+from apps.core.claims import Claim, ClaimLost
 from apps.core.errors import Conflict, NotFound, OverQuota
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
@@ -133,7 +133,11 @@ class Round:
                 return self.after(CLUSTER_AWAY_S)
             return self.refuse(error)
         crashpoints.reach("attempt-created")
-        self.keep(pod_uid=raw["metadata"]["uid"])
+        try:
+            self.keep(pod_uid=raw["metadata"]["uid"])
+        except ClaimLost:
+            finishing.take_back(self.attempt, self.cluster, self.namespace)
+            raise
         return self.after(STARTING_S)
 
     def refuse(self, error: SpecError | Conflict | NotFound | KubeError) -> datetime | None:
@@ -201,6 +205,7 @@ class Round:
         started = seen.started_at or self.now
         deadline = started + timedelta(seconds=pods.node_of(self.attempt).timeout_s)
         note_running(self.attempt, self.claim, started_at=started, deadline_at=deadline)
+        crashpoints.reach("attempt-running")
 
     def watch_running(self, seen: AttemptObservation) -> datetime | None:
         """End it at its deadline; else look again then, or when the watch says so."""
@@ -289,6 +294,7 @@ class Round:
             except KubeError as error:
                 note_waiting(self.attempt, self.claim, self.why(error=error))
                 return self.after(CLUSTER_AWAY_S)
+            crashpoints.reach("attempt-pod-deleted")
             return self.after(STOPPING_S if limits.grace_s() else 0.5)
         return self.after(STOPPING_S)
 

@@ -176,6 +176,7 @@ def run_now(
         audit.record(actor=actor, verb="run.start", obj=run, detail={"trigger": trigger, "version": version.number})
         live.announce(run)
         live.announce(flow)
+        crashpoints.reach("run-inserted")
         transaction.on_commit(lambda: crashpoints.reach("run-committed"))
         reconciling.hint("attempt", attempt.pk)
     return run
@@ -226,6 +227,7 @@ def _cancel(run: Run, *, actor: Actor) -> None:
     active = (RunState.QUEUED, RunState.RUNNING, RunState.CANCELLING)
     if not transition(run, RunState.CANCELLING, actor=actor, reason=reason, expect=active, verb="run.cancel"):
         return
+    transaction.on_commit(lambda: crashpoints.reach("run-cancel-committed"))
     alive = Attempt.objects.as_system().filter(run=run, state__in=(AttemptState.QUEUED, AttemptState.RUNNING))
     for attempt in alive.select_related("queue", "run", "run__flow").select_for_update(of=("self",)):
         transition(

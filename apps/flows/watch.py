@@ -30,6 +30,7 @@ def pod_changed(cluster_id: UUID, _change: str, raw: dict[str, Any]) -> None:
     if seen.finished:
         crashpoints.reach("watch-attempt-finished")
     if seen.started and not seen.finished:
+        crashpoints.reach("watch-attempt-running")
         collector.wanted(pk)
     if seen.pod.deleting and not alive_ids([pk]):
         _let_orphan_go(cluster_id, pk, seen)

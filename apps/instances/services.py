@@ -109,6 +109,7 @@ def start(*, actor: Actor, instance: Instance) -> Instance:
         else:
             _refuse_what_never_fits(actor, row.queue, row.size)
             launching.begin(row, actor=actor)
+        transaction.on_commit(lambda: crashpoints.reach("instance-start-committed"))
         reconciling.hint(KIND, row.pk)
     return row
 
@@ -162,6 +163,7 @@ def delete(*, actor: Actor, instance: Instance) -> Instance:
                 **reconciling.look_now(row),
             },
         )
+        transaction.on_commit(lambda: crashpoints.reach("instance-delete-committed"))
         reconciling.hint(KIND, row.pk)
     return row
 
@@ -231,6 +233,7 @@ def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, ima
     )
     audit.record(actor=actor, verb="instance.create", obj=instance, detail={"image": image.name, "size": size.name})
     live.announce(instance)
+    crashpoints.reach("instance-inserted")
     transaction.on_commit(lambda: crashpoints.reach("instance-committed"))
     reconciling.hint(KIND, pk)
     return instance

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.crash.harness import Stage
+from tests.crash.harness import SEED, Stage
 from tests.journeys.portal import Portal
 from tests.journeys.sinks import MailSink, WebhookSink
 
 LEASE_S, GRACE_S = 2, 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Another order for each seed, within each file."""
+    if not SEED:
+        return
+    dice, mine = random.Random(SEED), [item for item in items if item.path.parent == Path(__file__).parent]
+    places = [items.index(item) for item in mine]
+    drawn = {path: dice.sample(found, len(found)) for path, found in _by_file(mine).items()}
+    for place, item in zip(places, (item for found in drawn.values() for item in found), strict=True):
+        items[place] = item
+
+
+def _by_file(items: list[pytest.Item]) -> dict[Path, list[pytest.Item]]:
+    found: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(item.path, []).append(item)
+    return found
 
 
 @pytest.fixture(scope="session")

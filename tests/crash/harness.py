@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,6 +29,8 @@ from tests.journeys.sinks import MailSink, WebhookSink
 PATIENCE_S = 90.0
 #: The first use of an image builds its environment, with downloads on a new machine.
 FIRST_START_S = 240.0
+#: ``make crash`` gives three: they mix the cases' order and how long a process stands at its point before it dies.
+SEED = int(os.environ.get("MLPORTAL_CRASH_SEED", "0"))
 Made = dict[str, Any]
 
 
@@ -45,6 +49,7 @@ class Stage:
     points: Path
     mail: MailSink
     webhook: WebhookSink
+    dice: random.Random = field(default_factory=lambda: random.Random(SEED))
     calls: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
     observer: Observer = field(init=False)
 
@@ -71,6 +76,7 @@ class Stage:
         """
         with self._stopped_at(point, program):
             yield
+        time.sleep(self.dice.uniform(0.0, 2.0) if SEED else 0.0)
         meanwhile()
         self.kill(program)
 

@@ -103,6 +103,7 @@ def ended_as_it_should(
 @pytest.mark.parametrize(
     ("point", "program"),
     [
+        ("run-inserted", "web"),
         ("run-committed", "web"),
         ("attempt-admitted", "worker"),
         ("attempt-created", "worker"),
@@ -110,6 +111,7 @@ def ended_as_it_should(
         ("attempt-ending-stored", "worker"),
         ("attempt-finalizer-off", "worker"),
         ("attempt-pod-gone", "worker"),
+        ("attempt-ending-written", "worker"),
         ("alarm-committed", "worker"),
         ("alarm-claimed", "worker"),
         ("alarm-sent", "worker"),
@@ -160,6 +162,18 @@ def test_each_line_of_a_log_is_stored_once_though_its_collector_dies_twice(stage
     with stage.killed_at("log-piece-stored", "control"):
         pass
     stage.ask("POST", f"runs/{run['id']}/cancel")
+    cancelled_with_its_log(stage, run)
+
+
+def wait_for_a_line(stage: Stage, run: Made) -> None:
+    """Until the program has printed: before that it would die of SIGTERM without a word."""
+    (attempt,) = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
+    path = f"attempts/{attempt['id']}/log?offset=0"
+    wait_until("first line", lambda: stage.ask("GET", path).body, seconds=PATIENCE_S)
+
+
+def cancelled_with_its_log(stage: Stage, run: Made) -> None:
+    """A run of COUNTS that was cancelled: one attempt, one pod, each line once, and nothing is left."""
     stage.in_state(f"runs/{run['id']}", "cancelled")
     (attempt,) = stage.ask("GET", f"attempts?run={run['id']}").json["items"]
     *numbers, last = stage.ask("GET", f"attempts/{attempt['id']}/log?offset=0").body.decode().splitlines()
@@ -169,13 +183,38 @@ def test_each_line_of_a_log_is_stored_once_though_its_collector_dies_twice(stage
     stage.everything_is_gone()
 
 
-@pytest.mark.parametrize("point", ["attempt-ended", "attempt-admitted"])
+@pytest.mark.parametrize("point", ["attempt-ended", "attempt-next-inserted"])
 def test_a_retry_follows_once_whoever_dies_between_two_attempts(stage: Stage, point: str) -> None:
     flow = new_flow(stage, f"retries-{point}", FAILS, retries={"count": 1, "interval_s": 1})
     with stage.killed_at(point, "worker"):
         asked = stage.ask_later("POST", f"flows/{flow}/run", key=point)
     run = stage.in_state(f"runs/{asked.result().json['id']}", "succeeded", "failed", "cancelled")
     ended_as_it_should(stage, run, attempts=2)
+
+
+@pytest.mark.parametrize(
+    ("point", "program"),
+    [("attempt-running", "worker"), ("watch-attempt-running", "control"), ("log-piece-came", "control")],
+)
+def test_a_run_goes_on_in_its_one_pod_whoever_dies_at_its_beginning(stage: Stage, point: str, program: str) -> None:
+    flow = new_flow(stage, f"goes-on-{point}", COUNTS)
+    with stage.killed_at(point, program):
+        asked = stage.ask_later("POST", f"flows/{flow}/run", key=point)
+    run = stage.in_state(f"runs/{asked.result().json['id']}", "running")
+    wait_for_a_line(stage, run)
+    stage.ask("POST", f"runs/{run['id']}/cancel")
+    cancelled_with_its_log(stage, run)
+
+
+@pytest.mark.parametrize(("point", "program"), [("run-cancel-committed", "web"), ("attempt-pod-deleted", "worker")])
+def test_a_cancelled_run_ends_whoever_dies_on_the_way(stage: Stage, point: str, program: str) -> None:
+    flow = new_flow(stage, f"cancelled-{point}", COUNTS)
+    run = stage.ask("POST", f"flows/{flow}/run", key=point).json
+    wait_for_a_line(stage, run)
+    with stage.killed_at(point, program):
+        # A repeat, after the first request died with its process, may find a run that has ended.
+        stage.ask_later("POST", f"runs/{run['id']}/cancel")
+    cancelled_with_its_log(stage, run)
 
 
 def test_a_time_out_ends_the_pod_and_is_told_once(stage: Stage) -> None:

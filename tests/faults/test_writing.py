@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from apps.clusters import reaper
+from apps.clusters import access, reaper
 from apps.core import claims
 from apps.flows import logs, services
 from apps.flows.models import Attempt
-from kubekit import names
+from kubekit import client, names
 from tests.faults.world import Background, Killed, World, attempts_of, die_at, fresh, until
 
 POST_POD = {"method": "POST", "path": r"/pods$"}
@@ -278,6 +278,25 @@ def test_f16_a_message_that_is_delivered_again_while_its_row_is_worked_on_makes_
     attempt = world.look(attempt)
     assert creates(world) == 1
     ends_well(world, attempt)
+
+
+def test_f19_a_create_that_comes_through_after_its_attempt_has_ended_runs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = {**client.Cluster.__init__.__kwdefaults__, "read_timeout_s": 90.0}
+    monkeypatch.setattr(client.Cluster.__init__, "__kwdefaults__", patient)
+    access.forget(world.cluster.pk)
+    attempt = world.run()
+    held = world.proxy.plan("hold", **POST_POD)
+    late = Background(lambda: world.look(attempt))
+    held.wait()
+    world.clock.forward(seconds=claims.LEASE.total_seconds() + 1)
+    attempt = world.look(attempt)
+    ends_well(world, attempt)
+    held.release()
+    late.wait()
+    assert (creates(world), world.pods()) == (2, [])
+    assert fresh(attempt).state == "succeeded"
 
 
 def test_f19_a_worker_that_comes_back_after_its_lease_writes_nothing_more(world: World) -> None:
