@@ -20,25 +20,29 @@ COLUMNS = ("ready", "schedulable", "allocatable", "requested", "labels", "taints
 
 @dataclass
 class Capacity:
-    """One cluster in memory. ``dirty`` says that rows may differ from it."""
+    """One cluster in memory. ``dirty`` says that rows may differ from it, ``gone`` names nodes that went since."""
 
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     pods: dict[str, PodRequest] = field(default_factory=dict)
     nodes_known: bool = False
     pods_known: bool = False
     dirty: bool = False
+    gone: set[str] = field(default_factory=set)
 
     def sync_nodes(self, items: Iterable[Raw]) -> None:
         """A complete list of nodes."""
         facts = (node_facts(raw) for raw in items)
-        self.nodes = {node.name: node for node in facts}
+        before, self.nodes = self.nodes, {node.name: node for node in facts}
+        self.gone |= before.keys() - self.nodes.keys()
         self.nodes_known = self.dirty = True
 
     def node_changed(self, event_type: str, raw: Raw) -> None:
         """One node; heartbeats change nothing here."""
         facts = node_facts(raw)
         before = self.nodes.pop(facts.name, None)
-        if event_type != "DELETED":
+        if event_type == "DELETED":
+            self.gone.add(facts.name)
+        else:
             self.nodes[facts.name] = facts
         self.dirty |= before != self.nodes.get(facts.name)
 

@@ -48,6 +48,12 @@ def nodes(actor: Actor, cluster: Cluster) -> QuerySet[Node]:
     return rows.filter(cluster=cluster).order_by("name")
 
 
+def has_lost_node(cluster_pk: UUID, name: str) -> bool:
+    """Whether the cluster's nodes are known and this one is not among them (any more)."""
+    nodes = Node.objects.as_system().filter(cluster_id=cluster_pk)
+    return not nodes.filter(name=name).exists() and nodes.exists()
+
+
 def limits_are_soft(cluster_pk: UUID, node: str) -> bool:
     """Whether this node only measures memory and ends what is over; no more than that is told of it."""
     found = Node.objects.as_system().filter(cluster_id=cluster_pk, name=node).first()

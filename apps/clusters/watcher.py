@@ -236,7 +236,10 @@ class Watcher:
             await asyncio.sleep(FLUSH_AFTER_S)
             if self.capacity.dirty and self.capacity.is_known:
                 self.capacity.dirty = False
+                gone, self.capacity.gone = self.capacity.gone, set()
                 await self._in_thread(capacity.store, self.cluster_pk, self.capacity.rows())
+                for name in sorted(gone):
+                    await self._call(watching.registry.nodes_gone, self.cluster_pk, name)
             if time.monotonic() - noted > CONTACT_NOTED_EVERY_S and self.silent_s() < CONTACT_NOTED_EVERY_S:
                 noted = time.monotonic()
                 await self._in_thread(contact.note_alive, self.cluster_pk)

@@ -21,6 +21,8 @@ ResyncHandler = Callable[[UUID, list[Raw]], None]
 """``(cluster id, every labelled object of the kind)``, after each complete list"""
 EventHandler = Callable[[UUID, Raw, Mapping[str, str]], None]
 """``(cluster id, raw Event, labels of the object it is about)``"""
+NodeHandler = Callable[[UUID, str], None]
+"""``(cluster id, name of the node)``"""
 
 # Of two kinds with one plural the first is meant: nodes, not the metrics of nodes.
 _PLURALS = {kind.plural: kind.name for kind in reversed(KINDS.values())}
@@ -33,6 +35,7 @@ class Registry:
     objects: dict[tuple[str, str], list[ObjectHandler]] = field(default_factory=dict)
     resyncs: dict[tuple[str, str], list[ResyncHandler]] = field(default_factory=dict)
     events: list[EventHandler] = field(default_factory=list)
+    nodes_gone: list[NodeHandler] = field(default_factory=list)
 
     def resources(self) -> set[str]:
         """The resources to watch for handlers' sake."""
@@ -58,6 +61,11 @@ def on_resync(resource: str, kind_label: str, handler: ResyncHandler) -> None:
 def on_event(handler: EventHandler) -> None:
     """Call ``handler`` for each new or repeated Event about an object that is watched here and is ours."""
     registry.events.append(handler)
+
+
+def on_node_gone(handler: NodeHandler) -> None:
+    """Call ``handler`` for each node that is no longer in its cluster, once the rows of nodes say so, too."""
+    registry.nodes_gone.append(handler)
 
 
 def kind_of(resource: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from apps.clusters import selectors as clusters
 from apps.instances.decide import Seen
 from apps.instances.models import Instance
 from apps.instances.spec import identity_of
@@ -44,7 +45,7 @@ def _look(instance: Instance, cluster: KubeCluster) -> Seen:
     observation = observe_instance(workload, pod)
     if instance.state not in LAUNCHED or (observation.pod is not None and observation.pod.ready):
         events = _events(cluster, namespace, f"{name}-0") if _wants_events(instance, observation) else ()
-        return Seen(observation=observation, events=events)
+        return Seen(observation=observation, events=events, node_silent=_node_gone(instance, cluster, observation))
     return Seen(
         observation=observation,
         events=(
@@ -95,6 +96,22 @@ def _node_silent(cluster: KubeCluster, observation: InstanceObservation) -> bool
         return False  # the credentials need not reach nodes; the pod's own conditions remain
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(row.get("type") == "Ready" and row.get("status") == "Unknown" for row in conditions)
+
+
+def _node_gone(instance: Instance, cluster: KubeCluster, observation: InstanceObservation) -> bool:
+    """Whether the node of a pod that still reads "ready" is no longer in the cluster: nobody reports for it now."""
+    pod = observation.pod
+    if instance.state not in LAUNCHED or pod is None or pod.node is None:
+        return False
+    if not clusters.has_lost_node(instance.queue.cluster_id, pod.node):
+        return False
+    try:
+        cluster.get("Node", None, pod.node)
+    except NotFound:
+        return True
+    except KubeError:
+        return False  # the credentials need not reach nodes; the cluster ends the pod in a while
+    return False
 
 
 def _log_tail(cluster: KubeCluster, observation: InstanceObservation) -> str:

@@ -89,6 +89,12 @@ def event_came(cluster_id: UUID, raw: Raw, labels: Mapping[str, str]) -> None:
         reconciling.send_hint(KIND, instance.pk)
 
 
+def node_gone(cluster_id: UUID, node: str) -> None:
+    """A node is no longer in the cluster: look at what was said to run there."""
+    for pk in selectors.on_cluster(cluster_id, states=LAUNCHED).filter(node=node).values_list("pk", flat=True):
+        reconciling.send_hint(KIND, pk)
+
+
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
     """After each complete list: look at each instance whose pod is missing, not as the row has it, or one too many."""
     listed = {pod.labels.get(names.ID): pod for pod in map(observe_pod, raws)}

@@ -39,6 +39,7 @@ def register() -> None:
     watching.on_object("pods", KIND, watch.pod_changed)
     watching.on_resync("pods", KIND, watch.pods_listed)
     watching.on_event(watch.event_came)
+    watching.on_node_gone(watch.node_gone)
     on_transition("cluster", watch.cluster_moved)
     reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
     volume_uses.register(_volume_uses)
