@@ -13,12 +13,9 @@ VERSION: Final[Object] = {
     "major": "1",
     "minor": "36",
     "gitVersion": GIT_VERSION,
-    "gitCommit": "",
     "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
     "platform": "linux/amd64",
+    **dict.fromkeys(("gitCommit", "buildDate", "goVersion", "compiler"), ""),
 }
 
 _SUBRESOURCE_VERBS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -32,14 +29,11 @@ _REVIEWS: Final = {("authorization.k8s.io", "v1"): ("selfsubjectaccessreviews", 
 
 
 def _group_versions(table: ResourceTable) -> dict[str, list[str]]:
+    served = {(resource.group, resource.version): None for resource in table} | dict.fromkeys(_REVIEWS)
     groups: dict[str, list[str]] = {}
-    for resource in table:
-        versions = groups.setdefault(resource.group, [])
-        if resource.version not in versions:
-            versions.append(resource.version)
-    for group, version in _REVIEWS:
-        groups.setdefault(group, [version])
-    groups.pop("", None)
+    for group, version in served:
+        if group:
+            groups.setdefault(group, []).append(version)
     return groups
 
 

@@ -28,7 +28,6 @@ from localkube.status import ApiError, Object
 log = logging.getLogger(__name__)
 
 Callback = Callable[[str, Object], None]
-Key = tuple[str, str, str]
 
 _FORMAT: Final = 1
 """Of the file; raise it with every change that an older localkube would misread."""

@@ -32,7 +32,7 @@ class Client:
         self.context = ssl.create_default_context(cafile=home / "ca.crt")
 
     def request(self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPSConnection(self.address, context=self.context, timeout=30)
+        connection = http.client.HTTPSConnection(self.address, context=self.context, timeout=90)
         sent = {"Content-Type": "application/json"}
         if self.token is not None:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -77,7 +77,7 @@ class Client:
         events = [json.loads(line) for line in text.splitlines()]
         return [(event["type"], event["object"]) for event in events]
 
-    def until(self, path: str, wanted: Callable[[Any], bool], *, seconds: float = 5.0) -> Any:
+    def until(self, path: str, wanted: Callable[[Any], bool], *, seconds: float = 90.0) -> Any:
         """Read a path until its body satisfies a condition, and return it."""
         deadline = time.monotonic() + seconds
         while True:
@@ -87,7 +87,7 @@ class Client:
             assert time.monotonic() < deadline, f"{path} stayed {answer}"
             time.sleep(0.01)
 
-    def gone(self, path: str, *, seconds: float = 5.0) -> None:
+    def gone(self, path: str, *, seconds: float = 90.0) -> None:
         """Wait until a path answers 404."""
         deadline = time.monotonic() + seconds
         while (answer := self.get(path)).code != 404:

@@ -139,7 +139,16 @@ class Kubelet:
                 {"type": "InternalIP", "address": HOST_ADDRESS},
                 {"type": "Hostname", "address": config.node_name},
             ],
-            "conditions": _node_conditions(),
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "message": "kubelet is posting ready status",
+                    "lastHeartbeatTime": now(),
+                    "lastTransitionTime": now(),
+                }
+            ],
             "nodeInfo": {
                 "architecture": labels["kubernetes.io/arch"],
                 "operatingSystem": "linux",
@@ -259,24 +268,3 @@ class Kubelet:
         if worker is None or worker.agent is None:
             raise ConnectionRefusedError(f"pod {pod['metadata']['name']} does not run")
         return await asyncio.open_connection(sock=await worker.agent.dial(port))
-
-
-def _node_conditions() -> list[Object]:
-    stamp = now()
-    rows = (
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    )
-    return [
-        {
-            "type": kind,
-            "status": value,
-            "reason": reason,
-            "message": text,
-            "lastHeartbeatTime": stamp,
-            "lastTransitionTime": stamp,
-        }
-        for kind, value, reason, text in rows
-    ]

@@ -67,21 +67,27 @@ def detect(home: Path) -> Limits:
 
 
 class _Cgroups:
-    """What both versions have in common: folders per controller, one leaf per container."""
+    """What both versions have in common: folders per controller, one leaf in each per container."""
 
     hard = True
+    _counter = ""
+    """File of the memory leaf that counts what was killed."""
 
     def __init__(self, roots: dict[str, Path]) -> None:
         self._roots = roots
 
-    def _leaves(self, name: str) -> dict[str, Path]:
-        return {controller: root / name for controller, root in self._roots.items()}
-
-    def _make(self, name: str) -> dict[str, Path]:
-        leaves = self._leaves(name)
+    def group(self, name: str, *, memory: int | None, cpu_milli: int | None) -> Group:
+        leaves = {controller: root / name for controller, root in self._roots.items()}
         for leaf in set(leaves.values()):
             leaf.mkdir(exist_ok=True)
-        return leaves
+        self._limit(leaves, memory, max(1000, cpu_milli * _PERIOD_US // 1000) if cpu_milli else None)
+        return _Leaf(set(leaves.values()), leaves["memory"] / self._counter)
+
+    def _limit(self, leaves: dict[str, Path], memory: int | None, quota_us: int | None) -> None:
+        raise AssertionError(f"{type(self).__name__} limits nothing")
+
+    def adopt(self, name: str, *, memory: int | None, pid: int | None) -> Group:
+        return _Leaf({root / name for root in self._roots.values()}, self._roots["memory"] / name / self._counter)
 
     def sweep(self, keep: set[str]) -> None:
         for root in set(self._roots.values()):
@@ -109,8 +115,8 @@ class _Cgroups:
 
 
 class _Leaf:
-    def __init__(self, leaves: dict[str, Path], counter: Path, key: str) -> None:
-        self._leaves, self._counter, self._key = set(leaves.values()), counter, key
+    def __init__(self, leaves: set[Path], counter: Path) -> None:
+        self._leaves, self._counter = leaves, counter
 
     def add(self, pid: int) -> None:
         for leaf in self._leaves:
@@ -121,7 +127,7 @@ class _Leaf:
             lines = self._counter.read_text().splitlines()
         except OSError:
             return False
-        return any(line.split()[0] == self._key and int(line.split()[1]) > 0 for line in lines)
+        return any(line.split()[0] == "oom_kill" and int(line.split()[1]) > 0 for line in lines)
 
     def remove(self) -> None:
         for leaf in self._leaves:
@@ -141,6 +147,8 @@ def _end(leaf: Path) -> None:
 class CgroupV1(_Cgroups):
     """Separate hierarchies. Raises OSError when memory cannot be limited."""
 
+    _counter = "memory.oom_control"
+
     def __init__(self, name: str, root: Path = _ROOT) -> None:
         roots = {}
         for controller in ("memory", "cpu", "pids"):
@@ -156,29 +164,22 @@ class CgroupV1(_Cgroups):
             raise FileNotFoundError("no memory controller of version 1")
         super().__init__(roots)
 
-    def group(self, name: str, *, memory: int | None, cpu_milli: int | None) -> Group:
-        leaves = self._make(name)
+    def _limit(self, leaves: dict[str, Path], memory: int | None, quota_us: int | None) -> None:
         if memory:
             (leaves["memory"] / "memory.limit_in_bytes").write_text(str(memory))
             with contextlib.suppress(OSError):  # absent when the kernel does not account swap
                 (leaves["memory"] / "memory.memsw.limit_in_bytes").write_text(str(memory))
-        if cpu_milli and "cpu" in leaves:
+        if quota_us and "cpu" in leaves:
             with contextlib.suppress(OSError):  # absent when the kernel lacks bandwidth control
-                (leaves["cpu"] / "cpu.cfs_quota_us").write_text(str(max(1000, cpu_milli * _PERIOD_US // 1000)))
+                (leaves["cpu"] / "cpu.cfs_quota_us").write_text(str(quota_us))
         if "pids" in leaves:
             (leaves["pids"] / "pids.max").write_text(str(_PIDS))
-        return self._leaf(leaves)
-
-    def adopt(self, name: str, *, memory: int | None, pid: int | None) -> Group:
-        return self._leaf(self._leaves(name))
-
-    @staticmethod
-    def _leaf(leaves: dict[str, Path]) -> Group:
-        return _Leaf(leaves, leaves["memory"] / "memory.oom_control", "oom_kill")
 
 
 class CgroupV2(_Cgroups):
     """One hierarchy. Raises OSError when its controllers cannot be given on."""
+
+    _counter = "memory.events"
 
     def __init__(self, name: str, root: Path = _ROOT) -> None:
         if "memory" not in (root / "cgroup.controllers").read_text().split():
@@ -188,23 +189,18 @@ class CgroupV2(_Cgroups):
         place = root / name
         place.mkdir(exist_ok=True)
         (place / "cgroup.subtree_control").write_text(wanted)
-        super().__init__({"all": place})
+        super().__init__({"memory": place})
 
-    def group(self, name: str, *, memory: int | None, cpu_milli: int | None) -> Group:
-        leaf = self._make(name)["all"]
+    def _limit(self, leaves: dict[str, Path], memory: int | None, quota_us: int | None) -> None:
+        leaf = leaves["memory"]
         if memory:
             (leaf / "memory.max").write_text(str(memory))
             (leaf / "memory.oom.group").write_text("1")
             with contextlib.suppress(OSError):  # absent without swap accounting
                 (leaf / "memory.swap.max").write_text("0")
-        if cpu_milli:
-            (leaf / "cpu.max").write_text(f"{max(1000, cpu_milli * _PERIOD_US // 1000)} {_PERIOD_US}")
+        if quota_us:
+            (leaf / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
         (leaf / "pids.max").write_text(str(_PIDS))
-        return _Leaf({"all": leaf}, leaf / "memory.events", "oom_kill")
-
-    def adopt(self, name: str, *, memory: int | None, pid: int | None) -> Group:
-        leaf = self._leaves(name)["all"]
-        return _Leaf({"all": leaf}, leaf / "memory.events", "oom_kill")
 
 
 class SoftLimits:
