@@ -76,6 +76,12 @@ def _service_update(old: Object, new: Object) -> Errors:
     return []
 
 
+def _priority_update(old: Object, new: Object) -> Errors:
+    if old["value"] == new.get("value"):
+        return []
+    return [FieldError.forbidden("value", "may not be changed in an update.")]
+
+
 def _data_update(old: Object, new: Object) -> Errors:
     if not old.get("immutable"):
         return []
@@ -89,6 +95,7 @@ _UPDATE: Final[dict[str, Callable[[Object, Object], Errors]]] = {
     "jobs": _job_update,
     "persistentvolumeclaims": _claim_update,
     "services": _service_update,
+    "priorityclasses": _priority_update,
     "configmaps": _data_update,
     "secrets": _data_update,
 }

@@ -91,7 +91,7 @@ def pod_spec_errors(field: str, spec: Object, policies: tuple[str, ...] = ("Alwa
         errors += _container(f"{field}.containers[{index}]", container, seen, volumes)
     policy = spec.get("restartPolicy")
     if policies == ("Never", "OnFailure") and policy not in policies:
-        if policy:
+        if policy not in (None, "", "Always"):
             errors.append(FieldError.unsupported(f"{field}.restartPolicy", policy, policies))
         else:
             errors.append(FieldError.required(f"{field}.restartPolicy", 'valid values: "OnFailure", "Never"'))

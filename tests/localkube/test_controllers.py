@@ -34,7 +34,7 @@ def test_a_stateful_set_makes_its_pods_in_order_and_says_so(api, ns):
     assert made["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
     assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("web-1", "web")
     messages = [e["message"] for e in api.get(ns + "/events").body["items"] if e["reason"] == "SuccessfulCreate"]
-    assert "create Pod web-0 in StatefulSet web successful" in messages
+    assert "Create Pod web-0 in StatefulSet web successful" in messages
 
 
 def test_the_next_pod_waits_for_the_one_before_it_unless_parallel(api, cluster, ns):

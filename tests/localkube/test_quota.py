@@ -143,7 +143,7 @@ def test_pods_of_a_stateful_set_meet_the_quota_and_come_when_there_is_room(api, 
     api.until(f"{ns}/events", lambda e: any(i["reason"] == "FailedCreate" for i in e["items"]))
     event = next(i for i in api.get(f"{ns}/events").body["items"] if i["reason"] == "FailedCreate")
     assert event["message"] == (
-        'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden: '
+        'Create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden: '
         "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
     )
     api.delete(ns + "/pods/other")

@@ -118,11 +118,11 @@ class StatefulSetController(Controller):
         except ApiError as error:
             if error.code == 409:
                 return
-            text = f"create Pod {name} in StatefulSet {metadata['name']} failed error: {error.message}"
+            text = f"Create Pod {name} in StatefulSet {metadata['name']} failed error: {error.message}"
             self._record(stateful_set, "FailedCreate", text, type_="Warning")
             raise
         self._record(
-            stateful_set, "SuccessfulCreate", f"create Pod {name} in StatefulSet {metadata['name']} successful"
+            stateful_set, "SuccessfulCreate", f"Create Pod {name} in StatefulSet {metadata['name']} successful"
         )
 
     def _pod(self, stateful_set: Object, ordinal: int, name: str, revision: str) -> Object:
