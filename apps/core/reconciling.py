@@ -175,3 +175,17 @@ def sweep(*, limit: int = 500) -> datetime | None:
         else:
             send_hint(kind, pk)
     return now + FULL_BATCH if len(found) >= limit else None
+
+
+def clock_jumped() -> None:
+    """After this machine's clock was set: everything that is not due yet is due now, and no lease ends after its time.
+
+    Rows hold instants of the clock as it was. When it went back, what was to be looked at in seconds would wait for as
+    long as it went back, and so would the row of a worker that died. Whoever holds a row lengthens its lease anyway.
+    """
+    now = timezone.now()
+    for model in [*(one.model for one in _registry.values()), *(one.model for one in _swept.values())]:
+        model.objects.as_system().filter(due_at__gt=now).update(due_at=now)
+    for reconciler in _registry.values():
+        end = now + reconciler.lease
+        reconciler.model.objects.as_system().filter(claimed_until__gt=end).update(claimed_until=end)
