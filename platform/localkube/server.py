@@ -57,7 +57,9 @@ class Server:
         self.controllers.start()
         await self.runtime.start(self.store, self.config)
         self._ready = True
-        (self.config.home / "ready").write_text(f"https://{self.address}\n")
+        part = self.config.home / "ready.part"
+        part.write_text(f"https://{self.address}\n")
+        part.replace(self.config.home / "ready")  # who waits for the file never finds it empty
 
     async def stop(self) -> None:
         """Stop the node first (it ends its processes), then controllers, connections and the store."""
