@@ -32,13 +32,13 @@ def first_day(portal: Installation, name: str) -> None:
     assert style is not None
     assert portal.fetch(style[1].decode()).headers["Cache-Control"].startswith("max-age=315360000"), "hashed names"
 
-    signals = portal.signals(cookie)
     wanted = {"name": name, "image": "jupyter", "size": "small", "queue": "default"}
-    made = portal.api("POST", "instances", wanted)
-    assert made.status == 201, made.body
-    instance = made.json["id"]
-    assert any(instance == json.loads(signals.recv(timeout=60))["pk"] for _ in range(50)), "pages follow by web socket"
-    signals.close()
+    with portal.signals(cookie) as signals:
+        made = portal.api("POST", "instances", wanted)
+        assert made.status == 201, made.body
+        instance = made.json["id"]
+        told = (json.loads(signals.recv(timeout=90))["pk"] for _ in range(50))
+        assert any(pk == instance for pk in told), "pages follow by web socket"
     host = urlsplit(portal.until(instance, "running")["url"]).netloc
     assert re.fullmatch(rf"i-[0-9a-f]+\.apps\.localhost:{PORT}", host)
     assert name.encode() in portal.fetch(f"/instances/{instance}", headers={"Cookie": cookie}).body
