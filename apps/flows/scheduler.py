@@ -9,13 +9,13 @@ the schedule's misfire policy, and what was left out stands in the run's note.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
-from uuid import UUID, uuid4
+from typing import Any, NamedTuple
 
 from celery import current_app
 from celery.exceptions import CeleryError
@@ -40,25 +40,17 @@ CATCH_UP = 100
 LONGEST_SLEEP_S = 300.0
 
 
-@dataclass(frozen=True)
-class Due:
-    """A claimed schedule and what its runs need."""
+class Due(NamedTuple):
+    """A claimed schedule."""
 
-    pk: UUID
-    flow_id: UUID
-    flow_name: str
-    version_id: UUID
-    queue_id: UUID
-    team_id: UUID
-    node: str
+    pk: str
     cron: str
     zone: str
     misfire: str
     first: datetime
 
 
-@dataclass(frozen=True)
-class Fire:
+class Fire(NamedTuple):
     """One instant of one schedule: a run to make, or one that is noted as skipped."""
 
     due: Due
@@ -78,18 +70,17 @@ class Ticked:
 
 
 _CLAIM = """
-SELECT s.id, s.flow_id, f.name, f.version_id, f.queue_id, q.team_id, v.document->'nodes'->0->>'name', s.cron,
-       s.timezone, s.misfire, s.next_fire_at
-  FROM flows_schedule s JOIN flows_flow f ON f.id = s.flow_id JOIN flows_flowversion v ON v.id = f.version_id
-       JOIN tenants_queue q ON q.id = f.queue_id
- WHERE s.next_fire_at <= %s
- ORDER BY s.next_fire_at LIMIT %s FOR UPDATE OF s SKIP LOCKED
+SELECT id::text, cron, timezone, misfire, next_fire_at FROM flows_schedule
+ WHERE next_fire_at <= %s ORDER BY next_fire_at LIMIT %s FOR UPDATE SKIP LOCKED
 """
+# The batch goes over as one JSON text, and what the runs take from their flows never leaves the database.
 _INSERT = """
-WITH fire AS (
-    SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::uuid[], %s::uuid[], %s::uuid[], %s::text[],
-                         %s::timestamptz[], %s::text[], %s::text[], %s::jsonb[], %s::uuid[])
-        AS t(id, flow_id, flow_name, version_id, queue_id, team_id, node, at, state, note, params, attempt_id)
+WITH fire AS MATERIALIZED (
+    SELECT gen_random_uuid() AS id, gen_random_uuid() AS attempt_id, f.id AS flow_id, f.name AS flow_name, f.version_id,
+           f.queue_id, q.team_id, v.document->'nodes'->0->>'name' AS node, t.at, t.state, t.note, t.params
+      FROM json_to_recordset(%s::json) AS t(pk uuid, at timestamptz, state text, note text, params jsonb)
+           JOIN flows_schedule s ON s.id = t.pk JOIN flows_flow f ON f.id = s.flow_id
+           JOIN flows_flowversion v ON v.id = f.version_id JOIN tenants_queue q ON q.id = f.queue_id
 ), made AS (
     INSERT INTO flows_run (id, created_at, updated_at, state, state_since, reason_code, reason_params, reason_evidence,
                            flow_id, version_id, queue_id, scheduled_at, trigger, parameters, note_code, note_params,
@@ -117,7 +108,7 @@ SELECT (SELECT count(*) FROM made), (SELECT count(*) FROM attempts)
 _ADVANCE = """
 WITH moved AS (
     UPDATE flows_schedule s SET next_fire_at = t.at, updated_at = %s
-      FROM unnest(%s::uuid[], %s::timestamptz[]) AS t(id, at) WHERE s.id = t.id RETURNING t.at
+      FROM json_to_recordset(%s::json) AS t(pk uuid, at timestamptz) WHERE s.id = t.pk RETURNING t.at
 )
 SELECT least((SELECT min(at) FROM moved), (SELECT min(next_fire_at) FROM flows_schedule WHERE next_fire_at > %s))
 """
@@ -147,8 +138,8 @@ def _tick_batch(now: datetime, batch: int) -> Ticked:
         fires = [fire for due in dues for fire in fires_of(due, now, cache)]
         made, attempts = _insert(cursor, fires, now)
         crashpoints.reach("tick-inserted")
-        later = [_next(due.cron, due.zone, now, cache) for due in dues]
-        cursor.execute(_ADVANCE, [now, [due.pk for due in dues], later, now])
+        later = [{"pk": due.pk, "at": _next(due.cron, due.zone, now, cache).isoformat()} for due in dues]
+        cursor.execute(_ADVANCE, [now, json.dumps(later), now])
         next_at: datetime | None = cursor.fetchone()[0]
         if attempts:
             transaction.on_commit(hint_queued)
@@ -157,22 +148,11 @@ def _tick_batch(now: datetime, batch: int) -> Ticked:
 
 
 def _insert(cursor: Any, fires: Sequence[Fire], now: datetime) -> tuple[int, int]:
-    dumps = connection.ops.adapt_json_value
-    columns = [
-        [uuid4() for _ in fires],
-        [fire.due.flow_id for fire in fires],
-        [fire.due.flow_name for fire in fires],
-        [fire.due.version_id for fire in fires],
-        [fire.due.queue_id for fire in fires],
-        [fire.due.team_id for fire in fires],
-        [fire.due.node for fire in fires],
-        [fire.at for fire in fires],
-        [fire.state.value for fire in fires],
-        [fire.note for fire in fires],
-        [dumps(dict(fire.params), None) for fire in fires],
-        [uuid4() for _ in fires],
+    batch = [
+        {"pk": due.pk, "at": at.isoformat(), "state": state, "note": note, "params": dict(params)}
+        for due, at, state, note, params in fires
     ]
-    cursor.execute(_INSERT, [*columns, *[now] * 10])
+    cursor.execute(_INSERT, [json.dumps(batch), *[now] * 10])
     made, attempts = cursor.fetchone()
     return int(made), int(attempts)
 
