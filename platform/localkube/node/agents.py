@@ -70,7 +70,13 @@ class Agent:
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
             )
         assert process.stdout is not None
-        line = await process.stdout.readline()
+        try:
+            line = await process.stdout.readline()
+        except asyncio.CancelledError:  # the pod ends before it began: nobody would ever attach
+            process.kill()
+            await process.wait()
+            (folder / "agent.sock").unlink(missing_ok=True)
+            raise
         if not line:
             text = (folder / "agent.log").read_text(encoding="utf-8", errors="replace").strip()
             raise AgentError(f"the pod's agent ended at its start: {text[-300:]}")
