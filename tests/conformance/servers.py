@@ -108,7 +108,7 @@ def namespace(api: Api) -> Iterator[Space]:
 def free(api: Api, space: Space) -> None:
     """Take away what would keep a namespace: finalizers, and pods whose node nobody plays any more."""
     for plural in ("pods", "configmaps"):
-        for item in api.get(space / plural).body["items"]:
+        for item in api.get(space / plural).body.get("items", ()):
             path = space / f"{plural}/{item['metadata']['name']}"
             if item["metadata"].get("finalizers"):
                 api.patch(path, {"metadata": {"finalizers": None}})

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from tests.conformance.servers import Space, new_name, refusal
+from tests.conformance.servers import refusal
 from tests.localkube.manifests import config_map, pod
 
 
-def test_a_namespace_takes_its_content_along_and_refuses_new(api):
-    ns = Space(new_name())
-    api.post("/api/v1/namespaces", {"metadata": {"name": ns.name}})
+def test_a_namespace_takes_its_content_along(api, ns):
+    api.post(ns / "secrets", {"metadata": {"name": "s"}})
+    api.post(ns / "pods", pod(spec={"schedulerName": "nobody"}))
+    api.delete(ns.path)
+    api.gone(ns.path)
+    assert api.get(ns / "secrets/s").code == 404
+
+
+def test_a_namespace_that_is_held_refuses_new_content_and_says_what_holds_it(api, ns):
     api.post(ns / "configmaps", {"metadata": {"name": "held", "finalizers": ["a.b/c"]}})
     api.post(ns / "secrets", {"metadata": {"name": "s"}})
     deleted = api.delete(ns.path)
@@ -38,8 +44,6 @@ def test_a_namespace_takes_its_content_along_and_refuses_new(api):
         "Some resources are remaining: configmaps. has 1 resource instances"
     )
     assert refusal(api.post("/api/v1/namespaces", {"metadata": {"name": ns.name}}))[:2] == (409, "AlreadyExists")
-    api.patch(ns / "configmaps/held", {"metadata": {"finalizers": None}})
-    api.gone(ns.path)
 
 
 def test_a_namespaces_deletion_minds_its_uid(api, ns):

@@ -1,11 +1,11 @@
-"""Causes provoked on a real localkube; the sentence is read from the instance's page."""
+"""Causes provoked on localkube and on a real cluster; the same sentence is read from the instance's page."""
 
 from __future__ import annotations
 
 import contextlib
 import html
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,43 @@ from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from apps.storage.models import Volume
 from apps.tenants.models import Queue, User
+from kubekit.build import instance as instance_manifests
 from kubekit.client import Cluster as KubeCluster
-from kubekit.errors import NotFound
-from tests.instances.provoking import Localkube, follow, localkube
+from kubekit.errors import NotFound, QuotaExceeded
+from tests.conformance.queues import missing, wait_for
+from tests.conformance.servers import KUBERNETES, LOCALKUBE, Api, PlayedNode, Space
+from tests.instances.provoking import Localkube, RealCluster, columns_of, follow, localkube
 from tests.tenants import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.xdist_group("localkube")]
+Provoked = Localkube | RealCluster
 S = InstanceState
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Localkube]:
+@pytest.fixture(scope="module", params=[LOCALKUBE, pytest.param(KUBERNETES, marks=pytest.mark.cluster)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provoked]:
+    if request.param == KUBERNETES:
+        yield RealCluster()
+        return
     with localkube(tmp_path_factory.mktemp("provoked")) as running:
         yield running
+
+
+@pytest.fixture
+def changes(server: Provoked, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a test does to each StatefulSet before it is sent, besides what the cluster under test needs."""
+    wanted: list[Any] = [server.written]
+    build = instance_manifests.stateful_set
+
+    def stateful_set(spec: Any, *, replicas: int) -> Any:
+        made = build(spec, replicas=replicas)
+        for change in wanted:
+            change(made)
+        return made
+
+    monkeypatch.setattr(instance_manifests, "stateful_set", stateful_set)
+    return wanted
 
 
 @dataclass
@@ -73,21 +96,34 @@ class Stage:
 
 
 @pytest.fixture
-def stage(kube: Localkube, settings: Any) -> Iterator[Stage]:
+def stage(server: Provoked, changes: list[Any], settings: Any) -> Iterator[Stage]:
     cache.clear()
     settings.DEFAULT_HOME_BYTES = 16 * MIB
     team = make.team()
     owner = make.user(role_in=team)
-    queue = make.queue(in_team=team, on=make.cluster(**kube.columns()), cpu_millis=8000, memory_bytes=64 << 30)
+    queue = make.queue(
+        in_team=team, on=make.cluster(**columns_of(server.credentials)), cpu_millis=2_000_000, memory_bytes=64 << 30
+    )
     reconciling.reconcile_one("queue", queue.pk)
     Size.objects.create(name="tiny", cpu_millis=100, memory_bytes=64 * MIB)
-    Size.objects.create(name="huge", cpu_millis=7000, memory_bytes=128 * MIB)
+    Size.objects.create(name="huge", cpu_millis=1_900_000, memory_bytes=128 * MIB)
     client = Client()
     client.force_login(owner)
     yield Stage(queue, owner, client)
     with contextlib.suppress(NotFound):
         access.connect(queue.cluster).delete("Namespace", None, queue.namespace)
     access.forget(queue.cluster_id)
+
+
+def refuses_pods(stage: Stage) -> bool:
+    container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": "1m", "memory": "1Mi"}}}
+    metadata = {"name": "asked", "namespace": stage.queue.namespace}
+    try:
+        stage.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                           "spec": {"containers": [container]}}, dry_run=True)  # fmt: skip
+    except QuotaExceeded:
+        return True
+    return False
 
 
 def code_is(code: str) -> Any:
@@ -106,8 +142,14 @@ def test_it_runs_stops_and_is_gone(stage: Stage) -> None:
     assert left == []
 
 
-def test_image_not_found(stage: Stage) -> None:
-    instance = follow(stage.create("nobody/nothing:9"), lambda row: row.state == S.FAILED)
+def test_image_not_found(server: Provoked, stage: Stage) -> None:
+    """A cluster without a way out cannot tell a missing image from a missing registry, and says so."""
+    told = ("image_not_found", "registry_unreachable") if server.kind == KUBERNETES else ("image_not_found",)
+    instance = follow(stage.create("nobody/nothing:9"), lambda row: row.reason_code in told)
+    if instance.reason_code == "registry_unreachable":
+        stage.shows(instance, "registry_unreachable", "nobody/nothing:9")
+        return
+    assert instance.state == S.FAILED
     stage.shows(instance, "image_not_found", "The image “nobody/nothing:9” was not found.", "Check the tag")
 
 
@@ -147,6 +189,7 @@ def test_quota(stage: Stage) -> None:
     quota = next(stage.kube.list("ResourceQuota", stage.queue.namespace))
     hard = {"spec": {"hard": {**quota["spec"]["hard"], "pods": "0"}}}
     stage.kube.patch_merge("ResourceQuota", stage.queue.namespace, quota["metadata"]["name"], hard)
+    wait_for(lambda: refuses_pods(stage))  # what admission remembers may be a moment old
     instance = follow(stage.create(), code_is("quota_exceeded"))
     assert instance.state == S.QUEUED
     stage.shows(instance, "quota_exceeded", "leaves no room", "exceeded quota")
@@ -166,6 +209,7 @@ def test_volume_missing(stage: Stage) -> None:
     services.stop(actor=make.actor(stage.owner), instance=instance)
     follow(instance, lambda row: row.state == S.STOPPED)
     stage.kube.delete("PersistentVolumeClaim", stage.queue.namespace, home.claim)
+    wait_for(lambda: missing(stage.kube, stage.queue.namespace, home.claim, kind="PersistentVolumeClaim"))
     services.start(actor=make.actor(stage.owner), instance=instance)
     follow(instance, code_is("volume_missing"))
     stage.shows(instance, "volume_missing", "does not exist in the cluster", home.claim)
@@ -198,11 +242,12 @@ def test_config_missing(stage: Stage) -> None:
     stage.shows(instance, "config_missing", f"secret {name}", "Start it again")
 
 
-def test_credentials_refused(stage: Stage) -> None:
+def test_credentials_refused(server: Provoked, stage: Stage) -> None:
     cluster = stage.queue.cluster
     instance = follow(stage.create(), lambda row: row.state == S.RUNNING)
     good = cluster.credentials
-    cluster.credentials = good.reveal().replace('"token": "', '"token": "not-')
+    stranger = replace(server.credentials, token="nobody's", client_cert=None, client_key=None)
+    cluster.credentials = access.pack(stranger)
     cluster.save()
     follow(instance, code_is("cluster_unauthorized"))
     assert instance.state == S.UNREACHABLE
@@ -212,48 +257,35 @@ def test_credentials_refused(stage: Stage) -> None:
     follow(instance, lambda row: row.state == S.RUNNING)
 
 
-def test_node_lost(stage: Stage) -> None:
+def test_node_lost(server: Provoked, stage: Stage, changes: list[Any]) -> None:
     """A node with nobody behind it: this test plays its kubelet, then falls silent."""
-    kube = stage.kube
-    real = next(kube.list("Node"))
-    kube.patch_merge("Node", None, real["metadata"]["name"], {"spec": {"unschedulable": True}})
+    node = PlayedNode(Api(server.credentials))
     try:
-        kube.create({
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": "ghost"},
-            "status": {**{k: real["status"][k] for k in ("capacity", "allocatable")}, "conditions": [ready("True")]},
-        })  # fmt: skip
-        instance = stage.create()
-        follow(instance, lambda row: row.node == "ghost")
-        name = next(kube.list("Pod", stage.queue.namespace))["metadata"]["name"]
-        running = {"name": "main", "ready": True, "restartCount": 0, "image": "x", "imageID": "x",
-                   "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}  # fmt: skip
-        status = {"phase": "Running", "conditions": [ready("True")], "containerStatuses": [running]}
-        kube.patch_merge("Pod", stage.queue.namespace, name, {"status": status}, subresource="status")
+        changes.append(lambda made: made["spec"]["template"]["spec"].update(node.placement))
+        instance = follow(stage.create(), lambda row: row.node == node.name)
+        name = next(stage.kube.list("Pod", stage.queue.namespace))["metadata"]["name"]
+        node.runs(Space(stage.queue.namespace), name)
         follow(instance, lambda row: row.state == S.RUNNING)
-        kube.patch_merge("Node", None, "ghost", {"status": {"conditions": [ready("Unknown")]}}, subresource="status")
+        if server.kind == LOCALKUBE:
+            node.says("Unknown")  # a real server says so itself, 50 seconds after a node's last word
         follow(instance, code_is("node_lost"))
         assert instance.state == S.UNREACHABLE
-        stage.shows(instance, "node_lost", "The node ghost has stopped answering")
+        stage.shows(instance, "node_lost", f"The node {node.name} has stopped answering")
     finally:
-        kube.patch_merge("Node", None, real["metadata"]["name"], {"spec": {"unschedulable": None}})
-        kube.delete("Node", None, "ghost")
+        node.remove()
 
 
-def ready(status: str) -> dict[str, str]:
-    return {"type": "Ready", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-
-
-def test_cluster_not_answering_and_back(tmp_path: Path, settings: Any, stage: Stage) -> None:
-    with localkube(tmp_path) as other:
-        cluster = make.cluster(**other.columns())
+def test_cluster_not_answering(server: Provoked, tmp_path: Path, stage: Stage) -> None:
+    with server.breakable(tmp_path) as (credentials, stop):
+        cluster = make.cluster(**columns_of(credentials))
         queue = make.queue(in_team=stage.queue.team, on=cluster)
         reconciling.reconcile_one("queue", queue.pk)
         away = Stage(queue, stage.owner, stage.client)
         instance = follow(away.create(), lambda row: row.state == S.RUNNING)
-        other.stop()
+        stop()
         follow(instance, code_is("cluster_unreachable"))
         assert instance.state == S.UNREACHABLE
         away.shows(instance, "cluster_unreachable", "The cluster does not answer.", "tries again by itself")
     access.forget(cluster.pk)
+    with contextlib.suppress(NotFound):
+        stage.kube.delete("Namespace", None, queue.namespace)
