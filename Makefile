@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := PYTHONPATH=.:platform $(BIN)/python
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: up test lint bench e2e crash mutants set-up set-up-dev set-up-browser requirements messages
+.PHONY: up test lint bench e2e crash mutants set-up set-up-dev set-up-browser requirements migrations messages
 
 up: set-up
 	@$(RUN) -m mlportal up
@@ -46,6 +46,12 @@ set-up-dev:
 requirements: set-up
 	@$(BIN)/uv pip compile -q requirements.in -o requirements.txt --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links
 	@$(BIN)/uv pip compile -q requirements-dev.in -o requirements-dev.txt --universal --python-version 3.11 --no-header --no-emit-index-url --no-emit-find-links
+
+# After a change of models: ARGS=<app> for one app alone.
+migrations: set-up-dev
+	@$(RUN) -m mlportal migrations $(ARGS)
+	@$(BIN)/ruff check -q --fix apps
+	@$(BIN)/ruff format -q apps
 
 # After a change of words: collect them for translation.
 messages: set-up-dev

@@ -25,6 +25,8 @@ def main() -> int:
         action = actions.add_parser(name, help=f"{what}, without the rest (for containers)")
         if name == "web":
             action.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help="where to serve plain HTTP")
+    migrations = actions.add_parser("migrations", help="write what changed in the models as migrations")
+    migrations.add_argument("apps", nargs="*", metavar="APP")
     actions.add_parser("words", help="collect the words of the interface for translation")
     actions.add_parser("check", help="missing migrations and translations (part of make lint)")
     given = parser.parse_args()
@@ -48,6 +50,8 @@ def main() -> int:
         return words.collect()
     from mlportal import checks  # noqa: PLC0415
 
+    if action == "migrations":
+        return checks.make_migrations(given.apps)
     return checks.run()
 
 
