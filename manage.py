@@ -14,6 +14,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
     from django.core.management import execute_from_command_line  # noqa: PLC0415 - needs the path above
 
+    import mlportal.celery  # noqa: F401, PLC0415 - what a command asks for is hinted to the portal's own broker
+
     execute_from_command_line(sys.argv)
 
 
