@@ -35,7 +35,7 @@ def localkube(tmp_path_factory: pytest.TempPathFactory, node: ScriptedNode) -> I
 @pytest.fixture(scope="session")
 def upstream(localkube: Localkube) -> Credentials:
     """How to reach it without faults."""
-    return parse_kubeconfig((localkube.client.home / "kubeconfig").read_text())
+    return parse_kubeconfig((localkube.config.home / "kubeconfig").read_text())
 
 
 @pytest.fixture(scope="session")
