@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.servers import new_name, refusal
+from tests.conformance.servers import Server, new_name, refusal
 from tests.localkube.manifests import asks, config_map, pod
 
 
@@ -126,15 +126,17 @@ def test_a_pods_spec_is_immutable_but_for_a_few_fields(api, ns):
     assert api.patch(ns / "pods/p", {"spec": {"activeDeadlineSeconds": 5}}).code == 200
 
 
-def test_a_pod_gets_the_defaults_that_the_portal_reads(api, ns):
+def test_a_pod_gets_its_defaults(server: Server, api, ns):
     made = api.post(ns / "pods", pod(resources=asks())).body
     assert made["status"]["phase"] == "Pending"
     spec = made["spec"]
-    assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"], spec["schedulerName"]) == (
-        "Always",
-        30,
-        "default-scheduler",
-    )
+    defaults = (spec["restartPolicy"], spec["terminationGracePeriodSeconds"], spec["schedulerName"])
+    assert defaults == ("Always", 30, "default-scheduler")
+    found = {(t["key"], t["tolerationSeconds"]) for t in spec.get("tolerations", ())}
+    lost = {("node.kubernetes.io/not-ready", 300), ("node.kubernetes.io/unreachable", 300)}
+    listed = "Pods get no default tolerations and no QoS class"
+    assert found == server.own(listed, localkube=set(), kubernetes=lost)
+    assert made["status"].get("qosClass") == server.own(listed, localkube=None, kubernetes="Guaranteed")
 
 
 def claim(**spec):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.localkube.conftest import Cluster
-from tests.localkube.manifests import asks, config_map, job, pod, stateful_set
+from tests.localkube.manifests import config_map, job, pod, stateful_set
 
 
 def group(ns, kind):
@@ -78,14 +78,6 @@ def test_a_new_template_replaces_the_pods_and_a_deleted_or_failed_one_comes_back
     new = api.until(ns + "/pods/web-0", lambda p: p["metadata"]["uid"] != old["metadata"]["uid"])
     api.delete(ns + "/pods/web-0")
     api.until(ns + "/pods/web-0", lambda p: p["metadata"]["uid"] != new["metadata"]["uid"])
-
-
-def test_deleting_a_stateful_set_ends_its_pods(api, ns):
-    sets = group(ns, "statefulsets")
-    api.post(sets, stateful_set())
-    api.until(ns + "/pods/web-0", lambda p: p["status"]["phase"] == "Running")
-    api.delete(f"{sets}/web")
-    api.gone(ns + "/pods/web-0")
 
 
 # Jobs
@@ -188,58 +180,7 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone(api, ns):
     api.gone(f"{path}/home")
 
 
-def test_a_claim_of_an_unknown_class_waits_and_says_why(api, ns):
-    path = ns + "/persistentvolumeclaims"
-    api.post(path, claim(storageClassName="fast"))
-    events = api.until(ns + "/events", lambda b: b["items"])["items"]
-    assert (events[0]["reason"], events[0]["message"]) == (
-        "ProvisioningFailed",
-        'storageclass.storage.k8s.io "fast" not found',
-    )
-    assert api.get(f"{path}/home").body["status"]["phase"] == "Pending"
-
-
-# Namespaces and owners
-
-
-def test_a_namespace_takes_its_content_along_and_refuses_new(api):
-    api.post("/api/v1/namespaces", {"metadata": {"name": "leaving"}})
-    ns = "/api/v1/namespaces/leaving"
-    api.post(ns + "/configmaps", {"metadata": {"name": "held", "finalizers": ["a.b/c"]}})
-    api.post(ns + "/pods", pod())
-    api.delete(ns)
-    state = api.until(ns, lambda n: n["status"].get("conditions") and api.get(ns + "/pods/p").code == 404)
-    assert state["status"]["phase"] == "Terminating"
-    state = api.until(ns, lambda n: "configmaps. has 1" in n["status"]["conditions"][1]["message"])
-    texts = {c["type"]: c["message"] for c in state["status"]["conditions"]}
-    assert texts["NamespaceFinalizersRemaining"] == (
-        "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances"
-    )
-    refused = api.post(ns + "/configmaps", config_map())
-    assert (refused.code, refused.message) == (
-        403,
-        'configmaps "c" is forbidden: unable to create new content in namespace leaving because it is being terminated',
-    )
-    api.patch(ns + "/configmaps/held", {"metadata": {"finalizers": None}})
-    api.gone(ns)
-
-
-def owned(name, owner, **more):
-    reference = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-    }
-    return {"metadata": {"name": name, "ownerReferences": [reference | more]}}
-
-
-def test_dependents_go_with_their_owner_in_the_background(api, ns):
-    owner = api.post(ns + "/configmaps", config_map("owner")).body
-    child = api.post(ns + "/configmaps", owned("child", owner)).body
-    api.post(ns + "/configmaps", owned("grandchild", child))
-    api.delete(ns + "/configmaps/owner")
-    api.gone(ns + "/configmaps/grandchild")
+# Deletions, events, custom resources
 
 
 def test_foreground_and_orphaning_deletions_are_501_and_delete_nothing(api, ns):
@@ -248,39 +189,6 @@ def test_foreground_and_orphaning_deletions_are_501_and_delete_nothing(api, ns):
         refused = api.delete(ns + "/configmaps/owner", {"propagationPolicy": policy})
         assert (refused.code, f"propagationPolicy {policy}" in refused.message) == (501, True)
     assert api.get(ns + "/configmaps/owner").code == 200
-
-
-def test_an_object_whose_owner_never_was_is_collected(api, ns):
-    ghost = {"metadata": {"name": "ghost", "uid": "00000000-0000-0000-0000-000000000000"}}
-    api.post(ns + "/configmaps", owned("lost", ghost))
-    api.gone(ns + "/configmaps/lost")
-
-
-# Pods
-
-
-def test_deleting_a_running_pod_is_two_phases_and_a_waiting_one_is_gone_at_once(api, ns):
-    hold = {"fake/hold": ""}
-    api.post(ns + "/pods", pod("held", annotations=hold, finalizers=["mlportal.io/result"]))
-    api.until(ns + "/pods/held", lambda p: p["spec"].get("nodeName"))
-    answer = api.delete(ns + "/pods/held").body["metadata"]
-    assert (answer["deletionGracePeriodSeconds"], bool(answer["deletionTimestamp"])) == (30, True)
-    ended = api.until(ns + "/pods/held", lambda p: p["metadata"]["deletionGracePeriodSeconds"] == 0)
-    assert ended["metadata"]["finalizers"] == ["mlportal.io/result"]
-    api.patch(ns + "/pods/held", {"metadata": {"finalizers": None}})
-    api.gone(ns + "/pods/held")
-    api.post(ns + "/pods", pod("waiting", resources=asks("64")))
-    assert api.delete(ns + "/pods/waiting").body["metadata"]["deletionGracePeriodSeconds"] == 0
-    assert api.get(ns + "/pods/waiting").code == 404
-
-
-def test_a_pods_spec_is_immutable_but_for_a_few_fields(api, ns):
-    api.post(ns + "/pods", pod(annotations={"fake/hold": ""}))
-    refused = api.patch(ns + "/pods/p", {"spec": {"restartPolicy": "Never"}})
-    assert refused.message.startswith(
-        'Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than'
-    )
-    assert api.patch(ns + "/pods/p", {"spec": {"activeDeadlineSeconds": 5}}).code == 200
 
 
 @pytest.fixture
