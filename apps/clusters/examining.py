@@ -278,7 +278,7 @@ class _Trial:
     def storage(self, classes: list[Obj], *, chosen: str) -> Iterator[Line]:
         """A line for each class, once its claims are bound or have had their time."""
         left = STORAGE_S - (time.monotonic() - self._began)
-        self._until(lambda: not self._unbound(), max(left, 1.0))
+        self._until(lambda: not self._unbound(), max(left, 0.0))
         unbound = self._unbound()
         used = _used(classes, chosen=chosen)
         for name, claims in self._claims.items():

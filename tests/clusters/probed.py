@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from kubekit.checkup.tried import SETTLED
 from kubekit.errors import KubeError, NotFound, PermissionDenied, PodSecurityRefused
 from tests.clusters.fake import FakeCluster
 
@@ -81,7 +82,7 @@ class ProbedCluster(FakeCluster):
                 or (in_force and self.policies == "enforced")
                 or (in_force and self.policies == "into" and pod == "free")
             )
-            words.append("shut" if shut else "open")
+            words.extend(["shut" if shut else "open"] * SETTLED)  # so one look is enough, however slow the machine
         return "\n".join(["up", *words]).encode()
 
     def _in_force(self) -> bool:

@@ -46,7 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ProbedCluster:
     }
     monkeypatch.setattr(access, "connect", lambda cluster, *, any_version=False: fake)
     monkeypatch.setattr(examining, "PAUSE_S", 0.0)
-    monkeypatch.setattr(examining, "SHUT_S", 0.3)
+    monkeypatch.setattr(examining, "SHUT_S", 0.0)
     monkeypatch.setattr(examining, "STORAGE_S", 0.0)
     return fake
 
