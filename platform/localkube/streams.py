@@ -55,6 +55,10 @@ async def _logs(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> 
     if tail is not None and tail < 0:
         errors = [FieldError.invalid("tailLines", tail, "must be greater than or equal to 0")]
         raise status.invalid("", "PodLogOptions", pod["metadata"]["name"], errors)
+    limit = requests.number(request, "limitBytes")
+    if limit is not None and limit < 1:
+        errors = [FieldError.invalid("limitBytes", limit, "must be greater than 0")]
+        raise status.invalid("", "PodLogOptions", pod["metadata"]["name"], errors)
     if not pod["spec"].get("nodeName"):
         return web.Response(status=204)
     options = LogOptions(
@@ -63,7 +67,7 @@ async def _logs(runtime: NodeRuntime, pod: Object, request: web.BaseRequest) -> 
         timestamps=requests.flag(request, "timestamps"),
         since=since,
         tail_lines=tail,
-        limit_bytes=requests.number(request, "limitBytes"),
+        limit_bytes=limit,
     )
     pieces = runtime.logs(pod, container, options)
     # Headers go out soon even if a followed log says nothing yet; a refusal comes before them.

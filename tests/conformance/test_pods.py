@@ -12,23 +12,24 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubekit.build import queue, task
+from kubekit.build import claim, queue, task
 from kubekit.client import Cluster
 from kubekit.credentials import parse_kubeconfig
 from kubekit.diagnose import Context, classify_attempt_end, diagnose
-from kubekit.errors import NotFound
+from kubekit.errors import Invalid, NotFound
 from kubekit.events import observe_events
 from kubekit.observe import observe_attempt, observe_pod, parse_time
-from kubekit.specs import QueueSpec, Resources, TaskPodSpec
+from kubekit.specs import Mount, QueueSpec, Resources, TaskPodSpec
 from kubekit.streams import Streams
-from tests.conformance.queues import attempt, free, row, wait_for
+from tests.conformance.queues import attempt, free, missing, row, wait_for
 from tests.conformance.servers import KUBERNETES, LOCALKUBE
-from tests.kubekit.samples import GIB, queue_spec
+from tests.kubekit.samples import GIB, claim_spec, queue_spec
 
 pytestmark = pytest.mark.xdist_group("conformance-node")
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,27 @@ async def test_a_port_nobody_listens_on_is_said(serving_pod: str, team: QueueSpe
     async with streams.port_forward(team.namespace, serving_pod, 9001) as tunnel:
         with pytest.raises(NotFound):
             await tunnel.read()
+
+
+def test_a_bound_claim_never_shrinks_and_stays_while_a_pod_uses_it(cluster: Cluster, team: QueueSpec) -> None:
+    home = claim_spec(identity=row("volume", "home"), namespace=team.namespace, storage_bytes=64 << 20)
+    cluster.apply(claim.claim(home))
+    mounts = (Mount(claim=home.object_name, path="/root"),)
+    made = cluster.create(task.task_pod(small(team, "exec sleep 600", mounts=mounts)))
+    where = team.namespace, made["metadata"]["name"]
+    wait_for(lambda: observe_pod(cluster.get("Pod", *where)).phase == "Running")
+    assert cluster.get("PersistentVolumeClaim", team.namespace, home.object_name)["status"]["phase"] == "Bound"
+    with pytest.raises(Invalid) as caught:
+        cluster.apply(claim.claim(replace(home, storage_bytes=32 << 20)))
+    assert caught.value.message.endswith(
+        "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
+    )
+    cluster.delete("PersistentVolumeClaim", team.namespace, home.object_name)
+    kept = cluster.get("PersistentVolumeClaim", team.namespace, home.object_name)["metadata"]
+    assert (bool(kept["deletionTimestamp"]), kept["finalizers"]) == (True, ["kubernetes.io/pvc-protection"])
+    cluster.delete("Pod", *where)
+    free(cluster, cluster.get("Pod", *where))
+    wait_for(lambda: missing(cluster, team.namespace, home.object_name, kind="PersistentVolumeClaim"))
 
 
 async def test_an_image_that_does_not_exist_is_diagnosed(cluster: Cluster, team: QueueSpec) -> None:
