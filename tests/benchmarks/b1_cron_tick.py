@@ -1,9 +1,9 @@
 """B1: how long until every due run is a durable row and visible to a worker.
 
-Three sides take turns on one PostgreSQL (fsync on) and one Redis: this project's tick, django-celery-beat's
-DatabaseScheduler and APScheduler with its store in PostgreSQL. The clock of the peers is moved, so a round is a minute
-of the schedules and not of the day. Afterwards two schedulers of ours race through more minutes while one of them is
-killed between its insert and its commit; the runs are counted.
+Four sides take turns on one PostgreSQL (fsync on) and one Redis: this project's tick, django-celery-beat's
+DatabaseScheduler, celery-redbeat and APScheduler with its store in PostgreSQL. The clock of the peers is moved, so a
+round is a minute of the schedules and not of the day. Afterwards two schedulers of ours race through more minutes while
+one of them is killed between its insert and its commit; the runs are counted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,18 @@ from tests.benchmarks.work import due_in
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+SMALL = 1_000
 FLOWS = 10_000
 LARGE = 100_000
 ROUNDS = 6  # the first one warms up
 RACE_MINUTES = range(20, 26)
+ALL_DUE_MINUTES = (70, 71, 72)
+LABELS = {
+    "ours": "this project",
+    "beat": "django-celery-beat",
+    "redbeat_alone": "celery-redbeat (Redis alone)",
+    "apscheduler_pg": "APScheduler + PostgreSQL",
+}
 
 
 def main() -> None:
@@ -51,10 +59,11 @@ def main() -> None:
         stack.enter_context(started(redis.program(data=folder / "redis", socket=socket), log=folder / "redis.log"))
         bench = Bench(folder=folder, redis=socket, peers=peers)
         load = os.getloadavg()[0]
+        small = bench.compare(SMALL)
         rounds = bench.compare(FLOWS)
         race = bench.race()
-        large = bench.alone(LARGE)
-    text = page(rounds, large, race, load)
+        large, everything = bench.alone(LARGE)
+    text = page(small, rounds, large, everything, race, load)
     print(text)
     write(text)
 
@@ -88,10 +97,10 @@ class Side:
         """Wait until it has made its rows."""
         self.versions = self._answer()["versions"]
 
-    def play(self, minute: int) -> None:
-        """One round."""
+    def play(self, minute: int, *, everything: bool = False) -> None:
+        """One round; with ``everything`` each flow is due in it."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{minute}\n")
+        self.process.stdin.write(f"all {minute}\n" if everything else f"{minute}\n")
         self.process.stdin.flush()
         self.rounds.append(self._answer())
 
@@ -161,7 +170,7 @@ class Bench:
     def compare(self, flows: int) -> dict[str, Side]:
         """All sides in turn, round after round."""
         with ExitStack() as stack:
-            sides = {name: stack.enter_context(self.side(name, flows)) for name in ("ours", "beat", "apscheduler_pg")}
+            sides = {name: stack.enter_context(self.side(name, flows)) for name in LABELS}
             for side in sides.values():
                 side.ready()
             # Minutes whose count of due flows is the same for all rounds.
@@ -170,13 +179,16 @@ class Bench:
                     side.play(minute)
             return sides
 
-    def alone(self, flows: int) -> Side:
-        """This project at a size that the peers would take minutes for."""
+    def alone(self, flows: int) -> tuple[Side, Side]:
+        """This project at a size that the peers would take minutes for: 1/60 due, then all."""
         with self.side("ours", flows) as side:
             side.ready()
             for minute in range(ROUNDS):
                 side.play(minute)
-            return side
+            everything = Side(name="ours", process=side.process)
+            for minute in ALL_DUE_MINUTES:
+                everything.play(minute, everything=True)
+            return side, everything
 
     def race(self) -> dict[str, int]:
         """Two schedulers through the same minutes; one is killed between insert and commit, then a third goes on."""
@@ -247,20 +259,30 @@ def ratio(other: Side, ours: Side) -> str:
     return f"{statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})"
 
 
-def page(sides: dict[str, Side], large: Side, race: dict[str, int], load: float) -> str:
-    """B1's part of ``docs/benchmarks.md``."""
+def table(sides: dict[str, Side], flows: int) -> list[str]:
+    """One row a side. Raises RuntimeError when one did not fire all that was due."""
     ours = sides["ours"]
-    labels = {"ours": "this project", "beat": "django-celery-beat", "apscheduler_pg": "APScheduler + PostgreSQL"}
-    rows = []
+    due = [due_in(minute, flows) for minute in range(1, ROUNDS)]
+    rows = [
+        "| side | wall ms | CPU ms of the scheduler | SQL statements | broker messages | times longer |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, side in sides.items():
-        due = [due_in(minute, FLOWS) for minute in range(1, ROUNDS)]
-        complete = all(row["runs"] == wanted for row, wanted in zip(side.rounds[1:], due, strict=True))
-        if not complete:
+        if [row["runs"] for row in side.rounds[1:]] != due:
             raise RuntimeError(f"{name} did not fire all that was due: {[row['runs'] for row in side.rounds]}")
-        cells = [labels[name], spread(figures(side, "wall_ms")), spread(figures(side, "cpu_ms"))]
+        cells = [LABELS[name], spread(figures(side, "wall_ms")), spread(figures(side, "cpu_ms"))]
         cells += [spread(figures(side, "sql")), spread(figures(side, "messages"))]
         cells.append("1" if side is ours else ratio(side, ours))
         rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def page(
+    small: dict[str, Side], sides: dict[str, Side], large: Side, everything: Side, race: dict[str, int], load: float
+) -> str:
+    """B1's part of ``docs/benchmarks.md``."""
+    if any(row["runs"] != LARGE for row in everything.rounds):
+        raise RuntimeError(f"not all of {LARGE} were fired: {[row['runs'] for row in everything.rounds]}")
     versions = "; ".join(side.versions for side in sides.values())
     due_large = due_in(1, LARGE)
     return "\n".join(
@@ -272,12 +294,16 @@ def page(sides: dict[str, Side], large: Side, race: dict[str, int], load: float)
             f"{FLOWS:,} flows, 1,000 distinct expressions, 5 time zones, {due_in(1, FLOWS)} due in each round; "
             f"{ROUNDS - 1} rounds after one to warm up, the sides in turn; median (lowest to highest).",
             "",
-            "| side | wall ms | CPU ms of the scheduler | SQL statements | broker messages | times longer |",
-            "|---|---|---|---|---|---|",
-            *rows,
+            *table(sides, FLOWS),
+            "",
+            f"{SMALL:,} flows, {due_in(1, SMALL)} due:",
+            "",
+            *table(small, SMALL),
             "",
             f"This project alone with {LARGE:,} flows, {due_large:,} due: {spread(figures(large, 'wall_ms'))} ms, "
-            f"{spread(figures(large, 'cpu_ms'))} ms of CPU, {spread(figures(large, 'sql'))} statements.",
+            f"{spread(figures(large, 'cpu_ms'))} ms of CPU, {spread(figures(large, 'sql'))} statements. "
+            f"All {LARGE:,} due at once: {spread(figures(everything, 'wall_ms'))} ms, "
+            f"{spread(figures(everything, 'sql'))} statements, {spread(figures(everything, 'messages'))} messages.",
             "",
             f"Exactly once: two schedulers went through {len(RACE_MINUTES)} minutes at the same time, one was killed "
             "with SIGKILL after its insert and before its commit. "
@@ -286,7 +312,8 @@ def page(sides: dict[str, Side], large: Side, race: dict[str, int], load: float)
             "",
             f"{versions}. PostgreSQL with fsync on and Redis on unix sockets, shared by all sides; "
             f"{os.cpu_count()} cores, Python {platform.python_version()}, load average at the start {load:.1f}. "
-            "django-celery-beat with its defaults (its heap built before the first round); APScheduler with a pool of "
+            "django-celery-beat with its defaults (its heap built before the first round); celery-redbeat without its "
+            "lock, its schedule in that Redis, which keeps nothing on disk; APScheduler with a pool of "
             "ten threads, coalescing, its store's engine at defaults. The peers' clocks are set with time-machine and "
             "stand still during a round.",
             "",

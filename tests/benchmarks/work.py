@@ -31,15 +31,25 @@ def due_in(minute: int, flows: int) -> int:
     return sum(1 for number in range(flows) if number % 60 == minute % 60)
 
 
-def serve(setup: Callable[[int], None], one_round: Callable[[datetime], dict[str, Any]], versions: str) -> None:
-    """Obey the lines on standard input: a round is the number of the minute after ``START``; answer with JSON."""
+def serve(
+    setup: Callable[[int], None],
+    one_round: Callable[[datetime], dict[str, Any]],
+    versions: str,
+    all_due: Callable[[datetime], None] = lambda moment: None,
+) -> None:
+    """Obey the lines on standard input and answer with JSON.
+
+    A round is the number of the minute after ``START``; before ``all NUMBER`` every flow is made due then.
+    """
     flows = int(os.environ["BENCH_FLOWS"])
     setup(flows)
     print(json.dumps({"ready": True, "versions": versions}), flush=True)
     for line in sys.stdin:
         if not line.strip():
             return
-        moment = START + timedelta(minutes=int(line))
+        moment = START + timedelta(minutes=int(line.split()[-1]))
+        if line.startswith("all "):
+            all_due(moment)
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         counts = one_round(moment)
         wall_ms = (time.perf_counter() - began) * 1000
