@@ -1,12 +1,12 @@
-"""``python -m tests.benchmarks [b1|b12|launch]``: run the benchmarks and write their pages."""
+"""``python -m tests.benchmarks [b1|b12|launch|routes]``: run the benchmarks and write their pages."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import b1_cron_tick, b12_footprint, launch
+from tests.benchmarks import b1_cron_tick, b12_footprint, launch, routes
 
-KNOWN = {"b1": b1_cron_tick.main, "b12": b12_footprint.main, "launch": launch.main}
+KNOWN = {"b1": b1_cron_tick.main, "b12": b12_footprint.main, "launch": launch.main, "routes": routes.main}
 
 
 def main(names: list[str]) -> int:
