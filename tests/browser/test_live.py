@@ -192,3 +192,15 @@ def test_what_changes_before_the_page_listens_is_shown_too(page: Any, portal: Si
     page.route_web_socket("**/live/", late)
     page.goto(f"{portal.origin}{address}")
     expect(page.locator("#object-header .chip")).to_have_text("stopped", timeout=20_000)
+
+
+def test_what_is_fetched_again_unasked_does_not_turn_pale(page: Any, portal: Site) -> None:
+    page.goto(f"{portal.origin}/instances")
+    address = page.locator("#rows a.name", has_text="train-bert").get_attribute("href")
+    page.goto(f"{portal.origin}{address}/events")
+    opacity = """() => {
+      const tab = document.getElementById("object-tab");
+      tab.classList.add("htmx-request");
+      return getComputedStyle(tab.querySelector(".list-box")).opacity;
+    }"""
+    assert page.evaluate(opacity) == "1"
