@@ -128,20 +128,21 @@ def test_an_ended_pod_is_gone_at_once(api, ns, node):
     assert api.get(ns / "pods/p").code == 404
 
 
+def ready(pod):
+    return {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "True"
+
+
 def test_the_pods_of_a_silent_node_stay_where_they_are(server: Server, api, ns, node):
     api.post(ns / "pods", pod(spec=node.placement))
     node.runs(ns, "p")
     node.says("Unknown")
     listed = "A node that is not ready gets no taints"
     if server.own(listed, localkube=False, kubernetes=True):
-        tainted = api.until(node.path, lambda n: any(t["effect"] == "NoExecute" for t in n["spec"]["taints"]))
-        keys = {(t["key"], t["effect"]) for t in tainted["spec"]["taints"]} - {("conformance", "NoSchedule")}
-        unreachable = "node.kubernetes.io/unreachable"
-        assert keys == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
+        # Whether it is evicted from as well depends on how many of the others are lost.
+        taint = ("node.kubernetes.io/unreachable", "NoSchedule")
+        api.until(node.path, lambda n: taint in [(t["key"], t["effect"]) for t in n["spec"]["taints"]])
     else:
-        api.until(
-            ns / "pods/p", lambda p: {c["type"]: c["status"] for c in p["status"]["conditions"]}["Ready"] == "False"
-        )
+        api.until(ns / "pods/p", lambda p: not ready(p))
         assert [t["key"] for t in api.get(node.path).body["spec"]["taints"]] == ["conformance"]
     kept = api.get(ns / "pods/p").body
     assert (kept["status"]["phase"], "deletionTimestamp" in kept["metadata"]) == ("Running", False)

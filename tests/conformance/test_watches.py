@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from tests.conformance.servers import LOCALKUBE, Server, refusal
+import pytest
+
+from tests.conformance.servers import LOCALKUBE, Server, new_name, refusal
 from tests.localkube.manifests import config_map
 
 
@@ -86,12 +88,29 @@ def test_a_watch_ends_with_a_bookmark_of_a_version_to_go_on_from(api, ns):
     assert names(events) == [("ADDED", "c")]
 
 
-def test_a_version_older_than_the_history_is_a_410_event_inside_200(server: Server, api, ns):
+@pytest.fixture
+def things(api, ns):
+    """The path of a kind that the server has known for a moment only."""
+    group = f"{new_name()}.example.com"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    definition = {"metadata": {"name": f"things.{group}"},
+                  "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}}  # fmt: skip
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert api.post(definitions, definition).code == 201
+    api.until(ns.of(group, "things"), lambda _: True)
+    yield ns.of(group, "things")
+    api.delete(f"{definitions}/things.{group}")
+
+
+def test_a_version_older_than_the_history_is_a_410_event_inside_200(server: Server, api, ns, things):
+    """A real server's history of a kind begins with the kind; localkube's is short, here for the last 100 changes."""
     api.post(ns / "configmaps", config_map())
     if server.kind == LOCALKUBE:
-        for number in range(110):  # the history of this one is short
+        for number in range(110):
             api.patch(ns / "configmaps/c", {"data": {"a": str(number)}})
-    ((kind, body),) = api.watch(ns / "configmaps?watch=1&resourceVersion=1&timeoutSeconds=5")
+    ((kind, body),) = api.watch(f"{things}?watch=1&resourceVersion=1&timeoutSeconds=5")
     assert (kind, body["kind"], body["status"]) == ("ERROR", "Status", "Failure")
     assert (body["code"], body["reason"]) == (410, "Expired")
     assert body["message"].startswith("too old resource version: 1 (")
