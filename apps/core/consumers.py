@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
 from django.contrib.auth import get_user_model
 
 from apps.core import actors, control, live
@@ -28,6 +28,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         await self._join()
         await self.accept()
         self._recheck = asyncio.create_task(self._keep_checking())
+
+    async def receive(self, *_: Any, **__: Any) -> None:
+        """Pages have nothing to say here; whoever does is no page."""
+        await self.close(code=4400)
 
     async def disconnect(self, code: int) -> None:
         if hasattr(self, "_recheck"):
@@ -54,6 +58,13 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def changed(self, event: dict[str, Any]) -> None:
         """A row changed; the page fetches it again."""
         await self.send_json({"kind": event["kind"], "pk": event["pk"]})
+
+
+class NothingHere(AsyncWebsocketConsumer):
+    """Every address that is none; without it a web socket there would be a fault of the server."""
+
+    async def connect(self) -> None:
+        await self.close(code=4404)
 
 
 def _groups(user_pk: Any) -> set[str] | None:
