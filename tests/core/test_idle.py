@@ -89,7 +89,7 @@ def test_an_idle_minute_costs_at_most_six_statements(
 ) -> None:
     # Twelve hours lie between two rounds of the one that is left out, and it makes tables.
     loops = {name: loop for name, loop in control._loops.items() if name != "log retention"}
-    assert {"alarms", "sweep", "scheduler", "log collector", "clusters", "reaper"} == set(loops)
+    assert {"alarms", "sweep", "scheduler", "log collector", "clusters", "reaper"} <= set(loops)
     monkeypatch.setattr(control, "_loops", loops)
     monkeypatch.setattr(wake.alarms, "_events", {name: asyncio.Event() for name in wake.alarms._events})
     with asyncio.Runner(loop_factory=HastyLoop) as runner:
