@@ -152,7 +152,7 @@ class TestCaddy:
             assert probe.connect_ex(("127.0.0.1", 2019)) != 0
 
     def test_a_host_of_the_apps_domain_never_shows_the_portal(self, server, port):
-        assert self.get(port, f"i-unknown.apps.localhost:{port}") == (404, "Nothing here.\n")
+        assert self.get(port, f"i-unknown.apps.localhost:{port}") == (404, caddy.NO_INSTANCE)
 
     def test_routes_written_by_the_cluster_serve_their_host_alone(self, folder, server, port):
         answer = {"handler": "static_response", "status_code": 200, "body": "instance"}

@@ -21,6 +21,7 @@ from mlportal.program import Program, accepts, remove_socket
 INGRESS_ID = "localkube-ingress"
 INGRESS_ROUTES_ID = "localkube-ingress-routes"
 
+NO_INSTANCE = "No instance runs at this address. If it is yours, start it in the portal and open it from there.\n"
 STREAM_CLOSE_DELAY = "24h"
 """Without it Caddy closes every web socket whenever a route is added."""
 
@@ -70,7 +71,7 @@ def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str)
     }
     unknown = {
         "match": [{"host": instances, "vars_regexp": {"{http.error.message}": {"pattern": "no such file"}}}],
-        "handle": [_answer(404, "Nothing here.\n")],
+        "handle": [_answer(404, NO_INSTANCE)],
         "terminal": True,
     }
     portal = {

@@ -155,7 +155,7 @@ async def test_open_sockets_and_requests_do_not_notice_hosts_that_come_and_go(fr
         front.add(f"n{number}", host)
         assert await front.answers(host, 200, f"/{number}") == f"/{number}"
         front.store.delete("ingresses", "default", f"n{number}")
-        assert await front.answers(host, 404) == "Nothing here.\n"
+        assert await front.answers(host, 404) == caddy.NO_INSTANCE
     ended.set()
     await asyncio.gather(*polls)
     assert set(seen) == {"200"}
