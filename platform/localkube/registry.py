@@ -118,6 +118,7 @@ class Registry:
             same_uid(resource, metadata, live)
         result = managed.apply(live, applied, manager=write.manager, force=force, subresource=write.subresource)
         if live is None:
+            result["metadata"].pop("resourceVersion", None)
             return self.create(resource, namespace, result, write), True
         if write.subresource == "status":
             result["status"] = applied.get("status", {})

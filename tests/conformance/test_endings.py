@@ -72,7 +72,7 @@ def test_dependents_go_with_their_owner_in_the_background(api, ns):
     assert api.get(ns / "configmaps/stranger").code == 200
 
 
-def test_a_dependent_of_two_owners_stays_with_the_second(api, ns):
+def test_a_dependent_of_two_owners_stays_with_the_second(server: Server, api, ns):
     first, second = (api.post(ns / "configmaps", config_map(name)).body for name in ("first", "second"))
     child = owned("child", first)
     child["metadata"]["ownerReferences"] += owned("x", second)["metadata"]["ownerReferences"]
@@ -81,6 +81,8 @@ def test_a_dependent_of_two_owners_stays_with_the_second(api, ns):
     api.delete(ns / "configmaps/first")
     api.gone(ns / "configmaps/only-child")
     assert "deletionTimestamp" not in api.get(ns / "configmaps/child").body["metadata"]
+    left = server.own("the reference to an owner that is gone stays", localkube=2, kubernetes=1)
+    api.until(ns / "configmaps/child", lambda c: len(c["metadata"]["ownerReferences"]) == left)
     api.delete(ns / "configmaps/second")
     api.gone(ns / "configmaps/child")
 

@@ -261,6 +261,13 @@ def test_malformed_applies_are_refused(api, ns, change, query, refused):
     assert refusal(answer) == refused
 
 
+def test_an_apply_that_creates_asks_for_no_version(api, ns):
+    wanted = config_map(a="1") | {"metadata": {"name": "c", "resourceVersion": "1"}}
+    made = api.apply(ns / "configmaps/c", wanted)
+    assert (made.code, made.body["data"]) == (201, {"a": "1"})
+    assert refusal(api.apply(ns / "configmaps/c", wanted))[:2] == (409, "Conflict")
+
+
 def test_an_apply_in_a_dry_run_stores_nothing(api, ns):
     answer = api.apply(ns / "configmaps/c", config_map(a="1"))
     dry = api.request("PATCH", ns / "configmaps/c?fieldManager=mlportal&dryRun=All", config_map(a="2"), headers=APPLY)

@@ -231,6 +231,15 @@ def test_the_status_changes_through_its_subresource_alone(api, ns):
     assert "activeDeadlineSeconds" not in changed["spec"]
 
 
+def test_a_patch_of_the_status_and_the_labels(server: Server, api, ns):
+    path = ns.of("apps", "statefulsets")
+    api.post(path, stateful_set(replicas=0))
+    patch = {"metadata": {"labels": {"app": "other"}}, "status": {"replicas": 0}}
+    changed = api.patch(f"{path}/web/status", patch).body["metadata"]["labels"]
+    listed = "A write of the status changes nothing else"
+    assert changed == server.own(listed, localkube={"app": "web"}, kubernetes={"app": "other"})
+
+
 def test_stored_secrets_hold_base64_of_string_data(api, ns):
     made = api.post(ns / "secrets", {"metadata": {"name": "s"}, "stringData": {"key": "abc"}}).body
     assert (made["data"], made["type"]) == ({"key": "YWJj"}, "Opaque")

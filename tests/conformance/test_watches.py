@@ -123,9 +123,11 @@ def test_a_version_that_is_still_to_come_is_a_504_event_or_waits(server: Server,
     assert seen == server.own(listed, localkube=[("ERROR", 504, "Timeout")], kubernetes=[])
 
 
-def test_a_version_that_is_no_number_is_400(api, ns):
+def test_a_version_that_is_no_number_is_400(server: Server, api, ns):
     text = 'invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": '
     assert refusal(api.get(ns / "configmaps?resourceVersion=abc")) == (400, "BadRequest", text + "invalid syntax")
+    watched = api.get(ns / "configmaps?watch=1&resourceVersion=abc").code
+    assert watched == server.own("a watch from no number is 400", localkube=400, kubernetes=500)
 
 
 def test_streamed_lists_are_for_the_real_server(server: Server, api, ns):
