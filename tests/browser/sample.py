@@ -233,14 +233,14 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
             launch=1,
         )
     rows = [
-        ("train-bert", "running", "", {}),
+        ("gone-soon", "deleting", "", {}),
         ("标注工具", "starting", "", {}),
         (LONG, "failed", "out_of_memory", {"memory": "1 GiB"}),
         ("waiting", "queued", "no_node_memory", {"memory": "16 GiB"}),
         ("lost", "unreachable", "node_lost", {"node": "node-2"}),
         ("old", "stopped", "", {}),
         ("ending", "stopping", "", {}),
-        ("gone-soon", "deleting", "", {}),
+        ("train-bert", "running", "", {}),
     ]
     for number, (name, state, reason, params) in enumerate(rows):
         Instance.objects.create(
