@@ -72,18 +72,19 @@ class Agent:
         assert process.stdout is not None
         try:
             line = await process.stdout.readline()
-        except asyncio.CancelledError:  # the pod ends before it began: nobody would ever attach
+            if not line:
+                text = (folder / "agent.log").read_text(encoding="utf-8", errors="replace").strip()
+                raise AgentError(f"the pod's agent ended at its start: {text[-300:]}")
+            answer = json.loads(line)
+            if "error" in answer:
+                raise AgentError(answer["error"], answer["errno"])
+            await made.attach()
+        except asyncio.CancelledError:  # the pod ends before it began: nobody else would ever end the agent
             process.kill()
             await process.wait()
+            made.detach()
             (folder / "agent.sock").unlink(missing_ok=True)
             raise
-        if not line:
-            text = (folder / "agent.log").read_text(encoding="utf-8", errors="replace").strip()
-            raise AgentError(f"the pod's agent ended at its start: {text[-300:]}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise AgentError(answer["error"], answer["errno"])
-        await made.attach()
         return made
 
     @classmethod
