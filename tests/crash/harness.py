@@ -77,8 +77,10 @@ class Stage:
         with self._stopped_at(point, program):
             yield
         time.sleep(self.dice.uniform(0.0, 2.0) if SEED else 0.0)
-        meanwhile()
-        self.kill(program)
+        try:
+            meanwhile()
+        finally:
+            self.kill(program)
 
     @contextmanager
     def held_at(self, point: str, program: str) -> Iterator[None]:
