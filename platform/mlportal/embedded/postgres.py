@@ -25,7 +25,7 @@ _SETTINGS = {
     "unix_socket_permissions": "0600",
     "port": "5432",
     # One machine, few connections, little memory: pages of the shared buffers count once they are used. With 32 MB of
-    # them a scheduler's tick over 100,000 flows spent two thirds of its time fetching the rows of its flows again.
+    # them a scheduler's tick over 100,000 flows spent a third of PostgreSQL's time fetching its flows' rows again.
     "max_connections": "60",
     "shared_buffers": "128MB",
     "huge_pages": "off",
