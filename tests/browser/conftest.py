@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.shots import CHROMIUM
 from tests.browser.visits import sign_in
 from tests.browser.web import Site, site
+
+# How quick a page is, is measured elsewhere: here it has to get there, on a busy machine too.
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

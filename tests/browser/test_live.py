@@ -14,6 +14,9 @@ from tests.browser.web import ROOT, Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
+QUICK_MS = 10_000
+"""A change is seen within two seconds where nothing else runs; a machine that is busy with tests gets more."""
+
 CHANGE = """
 import django; django.setup()
 from apps.core import actors, live
@@ -41,7 +44,7 @@ def test_a_row_changes_where_it_stands(page: Any, portal: Site) -> None:
     expect(row.locator(".chip")).to_have_text("running")
     order = page.locator("#rows tr").evaluate_all("rows => rows.map(row => row.id)")
     elsewhere(portal, 'transition(found.get(name="train-bert"), "stopping", actor=actors.system("test"))')
-    expect(row.locator(".chip")).to_have_text("stopping", timeout=2000)
+    expect(row.locator(".chip")).to_have_text("stopping", timeout=QUICK_MS)
     assert page.locator("#rows tr").evaluate_all("rows => rows.map(row => row.id)") == order
 
 
@@ -51,7 +54,7 @@ def test_the_header_of_an_object_changes(page: Any, portal: Site) -> None:
     live(page)
     expect(page.locator("#object-header .chip")).to_have_text("stopping")
     elsewhere(portal, 'transition(found.get(name="ending"), "stopped", actor=actors.system("test"))')
-    expect(page.locator("#object-header .chip")).to_have_text("stopped", timeout=2000)
+    expect(page.locator("#object-header .chip")).to_have_text("stopped", timeout=QUICK_MS)
 
 
 def test_a_panel_of_the_home_page_follows_its_kinds(browser: Any, portal: Site) -> None:
@@ -79,7 +82,7 @@ with transaction.atomic():
 """,
     )
     button = page.locator("[data-list-show]")
-    expect(button).to_have_text("1 new or changed: show", timeout=3000)
+    expect(button).to_have_text("1 new or changed: show", timeout=QUICK_MS)
     assert page.locator("#rows tr").count() == before
     button.click()
     expect(page.locator("#rows tr", has_text="just-made")).to_have_count(1)

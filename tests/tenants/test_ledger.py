@@ -158,7 +158,7 @@ def test_without_the_lock_two_requests_take_the_last_place() -> None:
 
     def take() -> None:
         used = ledger.usage(queue).shares["cpu_millis"].used
-        both_have_read.wait(timeout=5)
+        both_have_read.wait(timeout=60)
         if used + 1000 <= queue.cpu_millis:
             Reservation.objects.create(queue=queue, kind="thing", object_id=uuid.uuid4(), cpu_millis=1000)
         connection.close()
