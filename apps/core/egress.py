@@ -14,7 +14,7 @@ import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
@@ -85,19 +85,27 @@ def is_allowed(host: str, address: Address, allow: Sequence[str]) -> bool:
     return False
 
 
-def check(url: str, *, allow: Sequence[str] | None = None) -> Target:
-    """Parse, resolve once and check every address. Raises ``EgressRefused`` or ``EgressFailed``."""
-    allow = settings.PORTAL_EGRESS_ALLOW if allow is None else allow
+def parse(url: str) -> SplitResult:
+    """The parts of an address that may be asked for as far as its text says. Raises ``EgressRefused``."""
     try:
         parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        _ = parts.port
     except ValueError as error:
         raise EgressRefused("url_invalid", f"This is not a URL: {error}.") from error
-    host = parts.hostname or ""
-    if parts.scheme not in {"http", "https"} or not host:
+    if any(character.isspace() or not character.isprintable() for character in url):
+        raise EgressRefused("url_invalid", "This is not a URL: it has a space in it.")
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise EgressRefused("url_scheme", "Only http:// and https:// addresses with a host name are allowed.")
     if parts.username is not None or parts.password is not None:
         raise EgressRefused("url_credentials", "The address must not contain a user name or password.")
+    return parts
+
+
+def check(url: str, *, allow: Sequence[str] | None = None) -> Target:
+    """Parse, resolve once and check every address. Raises ``EgressRefused`` or ``EgressFailed``."""
+    allow = settings.PORTAL_EGRESS_ALLOW if allow is None else allow
+    parts = parse(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.utils.translation import gettext as _
 
-from apps.core import names
+from apps.core import egress, names
 from apps.flows import executors, schedule
 from apps.flows.executors.base import NodeConfig
 from apps.flows.masking import HIDDEN
@@ -31,6 +31,11 @@ DEFAULT_TIMEOUT_S = 24 * 3600
 DEFAULT_INTERVAL_S = 30
 EVENTS = ("failed", "timeout", "succeeded")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_BAD_URL = {
+    "url_invalid": lambda: _("This is not a web address: it has a space in it, or a port that is none."),
+    "url_scheme": lambda: _("An address that begins with http:// or https:// is expected."),
+    "url_credentials": lambda: _("An address without a user name and password is expected: it is shown to others."),
+}
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
@@ -225,10 +230,13 @@ def _alert(data: Any, place: str, faults: Faults) -> AlertDoc:
     url = ""
     if channel == "webhook":
         url = reader.text("url", limit=2000)
-        if url and not re.match(r"https?://[^/\s]+", url):
-            reader.fault("url", _("An address that begins with http:// or https:// is expected."))
-        elif url.endswith(f"/{HIDDEN}"):
+        if url.endswith(f"/{HIDDEN}"):
             reader.fault("url", _("This address was hidden from you: type the whole of it."))
+        elif url:
+            try:
+                egress.parse(url)
+            except egress.EgressRefused as refused:
+                reader.fault("url", _BAD_URL[refused.code]())
     else:
         raw = reader.data.get("to")
         to = (raw,) if isinstance(raw, str) else reader.texts("to", most=20)

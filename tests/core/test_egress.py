@@ -78,6 +78,8 @@ def test_every_spelling_of_loopback_is_refused(host: str) -> None:
         ("http://user:secret@8.8.8.8/", "url_credentials"),
         ("http://8.8.8.8:99999/", "url_invalid"),
         ("http://[::1/", "url_invalid"),
+        ("http://8.8.8.8/a b", "url_invalid"),
+        ("http://8.8.8.8/\u2028x", "url_invalid"),
     ],
 )
 def test_what_is_not_a_plain_web_address_is_refused(url: str, code: str) -> None:

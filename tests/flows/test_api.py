@@ -86,6 +86,9 @@ def test_a_flow_is_made_read_changed_and_deleted(api: Client, document: dict[str
         (("name",), "x" * 64, "name_invalid", "/name"),
         (("queue",), "nope", "queue_unknown", "/queue"),
         (("alerts",), [{"on": ["failed"], "channel": "mail", "to": ["nobody"]}], "flow_invalid", "/alerts/0/to"),
+        (("alerts",), [{"channel": "webhook", "url": "ftp://a.example.org/"}], "flow_invalid", "/alerts/0/url"),
+        (("alerts",), [{"channel": "webhook", "url": "https://a.example.org/b c"}], "flow_invalid", "/alerts/0/url"),
+        (("alerts",), [{"channel": "webhook", "url": "https://me:x@a.example.org/"}], "flow_invalid", "/alerts/0/url"),
         (("alerts",), [{"on": ["exploded"], "channel": "mail", "to": ["a@b.cc"]}], "flow_invalid", "/alerts/0/on"),
     ],
 )
@@ -233,7 +236,7 @@ def test_a_viewer_sees_but_does_not_act(run: Run) -> None:
 def test_the_address_of_a_webhook_is_hidden_from_those_who_may_not_act_on_the_flow(
     api: Client, new_flow: Callable[..., Flow], queue: Queue
 ) -> None:
-    secret = "https://bot:pass@hooks.example.org:8443/services/T0/B0/s3cret?key=1"
+    secret = "https://hooks.example.org:8443/services/T0/B0/s3cret?key=1"
     rules = [{"on": ["failed"], "channel": "webhook", "url": secret}]
     flow = new_flow(alerts=rules)
     new_flow(alerts=rules, name="weekly")
