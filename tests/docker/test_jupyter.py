@@ -73,7 +73,8 @@ class Instance:
         self.pod = node.create(spec=spec, labels={"app": "dev"})
         ports = [{"name": "http", "port": 80, "targetPort": 8888}]
         metadata = {"name": "dev", "namespace": "default"}
-        node.store.create("services", {"metadata": metadata, "spec": {"selector": {"app": "dev"}, "ports": ports}})
+        service = {"selector": {"app": "dev"}, "ports": ports, "clusterIP": "127.0.0.1"}
+        node.store.create("services", {"metadata": metadata, "spec": service})
         await node.until(self.pod, ready, timeout_s=110)
 
     async def session(self) -> aiohttp.ClientSession:

@@ -103,35 +103,44 @@ def main(wanted: list[str]) -> int:
     chosen = [mutant for mutant in MUTANTS if not wanted or mutant.number in wanted]
     survived: list[Mutant] = []
     with tempfile.TemporaryDirectory(prefix="mlportal-mutants-") as folder:
+        tree = Path(folder, "tree")
+        copy_to(tree)
+        for test in sorted({mutant.test for mutant in chosen}):
+            failing = first_failing(test, tree)
+            assert failing is None, f"{failing} fails without any mutant, so it says nothing about them"
         for mutant in chosen:
-            tree = Path(folder, "tree")
-            shutil.rmtree(tree, ignore_errors=True)
-            tree.mkdir()
-            for name in COPIED:
-                source = ROOT / name
-                copy = shutil.copytree if source.is_dir() else shutil.copy2
-                copy(source, tree / name)
+            copy_to(tree)
             mutant.apply(tree)
-            failed, words = noticed(mutant, tree)
-            print(f"{'killed  ' if failed else 'SURVIVED'} {mutant.number:4} {mutant.file}: {words}", flush=True)
-            if not failed:
+            failing = first_failing(mutant.test, tree)
+            words = failing or mutant.before.strip().splitlines()[0][:80]
+            print(f"{'killed  ' if failing else 'SURVIVED'} {mutant.number:4} {mutant.file}: {words}", flush=True)
+            if failing is None:
                 survived.append(mutant)
     print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants were noticed")
     return len(survived)
 
 
-def noticed(mutant: Mutant, tree: Path) -> tuple[bool, str]:
-    """Whether a test failed (and not: could not be collected), and which."""
-    file, _, prefix = mutant.test.partition("::")
+def copy_to(tree: Path) -> None:
+    """The project as it is."""
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        copy(source, tree / name)
+
+
+def first_failing(test: str, tree: Path) -> str | None:
+    """The name of the first test that fails there (and not: could not be collected or prepared)."""
+    file, _, prefix = test.partition("::")
     command = [sys.executable, "-m", "pytest", file, "-k", prefix, "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
     # What waits for something that will not come need not wait for long here.
     env = {**os.environ, "MLPORTAL_FAULT_PATIENCE_S": "20", "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("PYTHONPATH", None)
     done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=900)
     failing = re.search(r"^FAILED \S+::(\S+)", done.stdout, re.MULTILINE)
-    # A test that could not be prepared says nothing about the mutant.
     assert done.returncode == (1 if failing else 0), done.stdout[-3000:] + done.stderr[-3000:]
-    return failing is not None, failing.group(1) if failing else mutant.before.strip().splitlines()[0][:80]
+    return failing.group(1) if failing else None
 
 
 if __name__ == "__main__":

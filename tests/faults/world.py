@@ -82,11 +82,11 @@ class ScriptedNode(FakeNode):
         pod["status"]["phase"] = "Failed"
         self.store.update("pods", pod, subresource="status")
 
-    async def logs(self, pod, container, *, follow, since, tail_lines, timestamps, limit_bytes, previous):
+    async def logs(self, pod, container, options):
         stamp = datetime(2026, 1, 1, tzinfo=UTC)
         for number, line in enumerate(self.lines.get(pod["metadata"]["name"], [])):
             at = (stamp + timedelta(milliseconds=number)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            yield (f"{at} {line}\n" if timestamps else f"{line}\n").encode()
+            yield (f"{at} {line}\n" if options.timestamps else f"{line}\n").encode()
 
 
 @dataclass
