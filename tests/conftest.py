@@ -6,6 +6,7 @@ One server serves all workers of a run; each worker has a database of its own. S
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -76,6 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         named = vars(item).get("_nodeid")
         if named is not None:
             item._id = coerce_node_id(named)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give what failed the names that tests have without a group, or `--last-failed` would not find them again."""
+    memory = session.config.pluginmanager.get_plugin("lfplugin")
+    failed = memory.lastfailed if memory else {}
+    for name in list(failed):
+        failed[coerce_node_id(re.sub(r"(?<=\])@[a-z-]+\]$|@[a-z-]+$", "", str(name)))] = failed.pop(name)
 
 
 def pytest_unconfigure() -> None:

@@ -288,12 +288,13 @@ def test_f09_a_restart_while_tasks_run_touches_none_of_them_nor_those_of_another
     pods = until("running pods", lambda: len(world.pods()) == 7 and world.pods())
     raw = pods[0]
     labels = {**raw["metadata"]["labels"], names.INSTALL: "another-portal", names.ID: str(uuid4())}
-    foreign = {"name": "foreign", "namespace": world.queue.namespace, "labels": labels}
-    foreign["finalizers"] = [names.RESULT_FINALIZER]
     least = {"cpu": "1m", "memory": "1Mi"}
     spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": least, "limits": least}}]}
-    world.direct.create({"apiVersion": "v1", "kind": "Pod", "metadata": foreign, "spec": spec})
-    world.direct.delete("Pod", world.queue.namespace, "foreign")  # it waits for its own portal
+    for name in ("foreign", "foreign-going"):
+        foreign = {"name": name, "namespace": world.queue.namespace, "labels": labels}
+        foreign["finalizers"] = [names.RESULT_FINALIZER]
+        world.direct.create({"apiVersion": "v1", "kind": "Pod", "metadata": foreign, "spec": spec})
+    world.direct.delete("Pod", world.queue.namespace, "foreign-going")  # it waits for its own portal
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in world.pods()}
     world.proxy.seen.clear()
     world.clock.forward(seconds=claims.LEASE.total_seconds() + 1)
@@ -308,4 +309,4 @@ def test_f09_a_restart_while_tasks_run_touches_none_of_them_nor_those_of_another
     for attempt in mine:
         services.cancel(actor=world.actor, run=attempt.run)
         world.rounds(attempt, "cancelled")
-    assert [pod["metadata"]["name"] for pod in world.pods()] == ["foreign"]
+    assert sorted(pod["metadata"]["name"] for pod in world.pods()) == ["foreign", "foreign-going"]

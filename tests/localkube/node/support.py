@@ -115,7 +115,18 @@ def ready(pod: Any) -> bool:
 
 
 def leftovers(home: Path) -> list[str]:
-    """Processes, mounts, loop devices, cgroups and sockets that belong to a node's home."""
+    """Processes, mounts, loop devices, cgroups and sockets that belong to a node's home.
+
+    The kernel lets go of a loop device a moment after it was asked to, when another process had it open meanwhile.
+    """
+    end = time.monotonic() + 20
+    while any(text.startswith("loop device") for text in belonging_to(home)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return belonging_to(home)
+
+
+def belonging_to(home: Path) -> list[str]:
+    """What belongs to that home at this moment."""
     found = [f"socket {path}" for path in home.rglob("*") if path.is_socket()]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
