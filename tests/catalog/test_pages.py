@@ -52,4 +52,5 @@ def test_lists_are_one_statement(django_assert_num_queries) -> None:
         Image.objects.create(name=f"i{number}", reference="a/b", purpose=Purpose.TASK)
     client.get("/images")
     with django_assert_num_queries(2 + 1):
-        client.get("/images", headers={"HX-Request": "true"})
+        listed = client.get("/images", headers={"HX-Request": "true"})
+    assert all(f"i{number}" in listed.text for number in range(4))

@@ -91,6 +91,7 @@ def test_an_object_whose_owner_never_was_is_collected(api, ns):
     ghost = {"metadata": {"name": "ghost", "uid": "00000000-0000-4000-8000-000000000000"}}
     api.post(ns / "configmaps", owned("lost", ghost))
     api.gone(ns / "configmaps/lost")
+    assert api.get(ns / "configmaps/lost").code == 404
 
 
 def test_an_owner_that_the_object_blocks_or_names_badly_is_422(api, ns):

@@ -65,7 +65,8 @@ def test_a_pod_that_was_deleted_or_has_failed_comes_again(api, ns, sets, node):
     api.delete(ns / "pods/web-0", {"gracePeriodSeconds": 0})
     second = api.until(ns / "pods/web-0", lambda p: p["metadata"]["uid"] != first)["metadata"]["uid"]
     node.ends(ns, "web-0", 1)
-    api.until(ns / "pods/web-0", lambda p: p["metadata"]["uid"] != second)
+    third = api.until(ns / "pods/web-0", lambda p: p["metadata"]["uid"] != second)["metadata"]["uid"]
+    assert len({first, second, third}) == 3
 
 
 def test_on_delete_a_new_template_waits_for_the_next_start(api, ns, sets, node):

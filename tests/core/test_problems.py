@@ -37,7 +37,8 @@ def test_an_address_that_is_none(client: Client, method: str, path: str) -> None
 
 
 def test_a_method_that_is_none(client: Client) -> None:
-    problem(client.put("/api/v1/queues"), 405, "method_not_allowed")
+    body = problem(client.put("/api/v1/queues"), 405, "method_not_allowed")
+    assert body["detail"]
 
 
 def test_a_body_that_is_no_json(client: Client) -> None:
