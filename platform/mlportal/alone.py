@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 import django
 
@@ -35,7 +38,6 @@ def run(action: str, *, listen: str = "") -> int:
         return _refuse(str(error), os.EX_USAGE)
     except BadSecretFile as error:
         return _refuse(str(error), os.EX_CONFIG)
-    environment.home.run.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mlportal.settings")
     django.setup()
     import_module("mlportal.celery")  # or hints would go where an unconfigured Celery sends them
@@ -47,9 +49,20 @@ def run(action: str, *, listen: str = "") -> int:
     if action == "web":
         programs.web(listen)
     else:
-        environment.home.ready_file(action).unlink(missing_ok=True)
-        getattr(programs, action)()
+        _with_ready_file(getattr(programs, action), environment.home.ready_file(action))
     return os.EX_OK
+
+
+def _with_ready_file(program: Callable[[], None], ready: Path) -> None:
+    """Run what writes `ready` once it works. A predecessor's says nothing, and none is left behind."""
+    ready.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ready.unlink(missing_ok=True)
+    try:
+        program()
+    finally:
+        ready.unlink(missing_ok=True)
+        with suppress(OSError):  # a volume that a pod brings, or another program's ready file
+            ready.parent.rmdir()
 
 
 def check(environment: Environment) -> None:

@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mlportal.env import Environment
@@ -36,22 +36,27 @@ def folders(home: Home) -> None:
 
     Raises Refused: the folder cannot be made, is another user's, or was written by another version.
     """
+    for folder in (home.root, home.secrets, home.log):
+        _private(folder, home=home)
+    _version(home)
+
+
+def _private(folder: Path, *, home: Home) -> None:
+    """Make one of the portal's folders, or close one that is there. Raises Refused."""
     try:
-        for folder in (home.root, home.run, home.secrets, home.log):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if folder.stat().st_uid != os.geteuid():
-                raise Refused(
-                    f"{folder} belongs to another user; choose a folder of your own with PORTAL_HOME.",
-                    code=os.EX_NOPERM,
-                )
-            if stat.S_IMODE(folder.stat().st_mode) & 0o077:
-                folder.chmod(0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.geteuid():
+            raise Refused(
+                f"{folder} belongs to another user; choose a folder of your own with PORTAL_HOME.",
+                code=os.EX_NOPERM,
+            )
+        if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+            folder.chmod(0o700)
     except OSError as error:
         raise Refused(
             f"The data folder {home.root} cannot be used: {error}. Choose another one with PORTAL_HOME.",
             code=os.EX_CANTCREAT,
         ) from error
-    _version(home)
 
 
 def _version(home: Home) -> None:
@@ -78,6 +83,7 @@ def _version(home: Home) -> None:
 def only_one(home: Home, *, url: str) -> Iterator[None]:
     """Hold the data folder for this process. The kernel lets go of it when the process ends, however it ends.
 
+    Who holds it has the folder of sockets, which may lie outside of it and goes with the last socket.
     Raises Refused when another one holds it.
     """
     descriptor = os.open(home.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
@@ -89,8 +95,13 @@ def only_one(home: Home, *, url: str) -> Iterator[None]:
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "url": url}))
         file.flush()
-        yield
-        file.truncate(0)
+        try:
+            _private(home.run, home=home)
+            yield
+        finally:
+            with suppress(OSError):  # something of it is still there
+                home.run.rmdir()
+            file.truncate(0)
 
 
 def _who_holds(text: str, home: Home) -> str:

@@ -24,7 +24,8 @@ def home(tmp_path):
 def test_folders_are_closed_to_others(home):
     home.root.chmod(0o755)
     preflight.folders(home)
-    assert {oct(folder.stat().st_mode & 0o777) for folder in (home.root, home.run, home.secrets)} == {"0o700"}
+    with preflight.only_one(home, url="http://first"):
+        assert {oct(folder.stat().st_mode & 0o777) for folder in (home.root, home.run, home.secrets)} == {"0o700"}
 
 
 def test_a_folder_from_another_version_is_refused_and_left_as_it_is(home):
@@ -82,6 +83,20 @@ def test_a_second_holder_is_told_who_the_first_is(home):
     assert caught.value.code == 1
     with preflight.only_one(home, url="http://third"):
         assert "third" in home.lock_file.read_text()
+
+
+def test_the_folder_of_sockets_is_there_for_its_holder_and_goes_with_it_when_it_is_empty(home):
+    with preflight.only_one(home, url="http://first"):
+        with pytest.raises(Refused), preflight.only_one(home, url="http://second"):
+            pass
+        assert home.run.is_dir(), "who was refused takes nothing away"
+    assert not home.run.exists()
+    with pytest.raises(ZeroDivisionError), preflight.only_one(home, url="http://third"):
+        raise ZeroDivisionError
+    assert not home.run.exists()
+    with preflight.only_one(home, url="http://fourth"):
+        (home.run / "socket").touch()
+    assert (home.run / "socket").exists()
 
 
 @pytest.mark.parametrize(
