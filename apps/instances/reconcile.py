@@ -1,13 +1,13 @@
 """Bring one instance to what its owner wants: write what the plan says, look, decide, store.
 
 Writes: a new instance is Secret, StatefulSet, Service and Ingress (four applies, no read); a later start is key,
-StatefulSet and route (three); a stop is route, key and replicas 0 (three, the route first).
+StatefulSet and route (three); a stop is route and replicas 0 (two, the route first). The key that the Secret still holds
+opens nothing then: its launch has no route, its pod ends, and the next launch writes another one before its pod is made.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +54,6 @@ class Step(StrEnum):
     APPLY_SERVICE = "apply service"
     APPLY_ROUTE = "apply route"
     DELETE_ROUTE = "delete route"
-    SPOIL_KEY = "spoil key"
     SCALE_TO_ZERO = "scale to zero"
     DELETE_STATEFUL_SET = "delete stateful set"
     DELETE_SERVICE = "delete service"
@@ -63,7 +62,7 @@ class Step(StrEnum):
 
 NEW = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_SERVICE, Step.APPLY_ROUTE)
 START = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_ROUTE)
-STOP = (Step.DELETE_ROUTE, Step.SPOIL_KEY, Step.SCALE_TO_ZERO)
+STOP = (Step.DELETE_ROUTE, Step.SCALE_TO_ZERO)
 APPLIES = frozenset(NEW)
 DELETE = (Step.DELETE_ROUTE, Step.DELETE_STATEFUL_SET, Step.DELETE_SERVICE, Step.DELETE_KEY)
 
@@ -163,12 +162,6 @@ def _apply_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -
     return cluster.apply(build.ingress(spec))
 
 
-def _spoil_key(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
-    """Put a key that nobody knows in the place of the launch's: the old one is dead in the cluster too."""
-    nobody_knows = build.secret(spec, {"key": secrets.token_urlsafe(32)})["data"]
-    _unless_absent(lambda: cluster.patch_merge("Secret", spec.namespace, spec.object_name, {"data": nobody_knows}))
-
-
 def _scale_to_zero(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
     _unless_absent(lambda: cluster.scale(spec.namespace, spec.object_name, 0))
 
@@ -211,7 +204,6 @@ _WRITERS: dict[Step, Writer] = {
     Step.APPLY_SERVICE: _apply_service,
     Step.APPLY_ROUTE: _apply_route,
     Step.DELETE_ROUTE: partial(_delete, "Ingress"),
-    Step.SPOIL_KEY: _spoil_key,
     Step.SCALE_TO_ZERO: _scale_to_zero,
     Step.DELETE_STATEFUL_SET: partial(_delete, "StatefulSet"),
     Step.DELETE_SERVICE: partial(_delete, "Service"),

@@ -16,7 +16,7 @@ LIVES = [
     (("instance-committed", "web"), ("instance-stop-committed", "web"), ("instance-delete-stateful-set", "worker")),
     (("instance-inserted", "web"), ("instance-delete-route", "worker"), ("instance-delete-service", "worker")),
     (("instance-apply-service", "worker"), ("instance-claimed", "worker"), ("instance-delete-committed", "web")),
-    (("instance-apply-key", "worker"), ("instance-spoil-key", "worker"), ("instance-delete-key", "worker")),
+    (("instance-apply-key", "worker"), ("instance-scale-to-zero", "worker"), ("instance-delete-key", "worker")),
     (("instance-apply-stateful-set", "worker"), ("instance-scale-to-zero", "worker"), ("instance-deleted", "worker")),
     (("instance-apply-route", "worker"), ("instance-stopped", "worker"), ("instance-claimed", "worker")),
     (("watch-instance-up", "control"), ("instance-claimed", "worker"), ("instance-delete-route", "worker")),

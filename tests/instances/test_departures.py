@@ -17,9 +17,11 @@ S = InstanceState
 
 
 def dead_in_cluster(world: World, instance: Instance, key: str) -> bool:
-    """The next round takes the route away and spoils the key."""
+    """The next round takes the route away and ends the pod; no row has the key any more."""
     world.reconcile(instance)
-    return "Ingress" not in world.cluster.kinds() and key not in str(world.cluster.one("Secret"))
+    instance.refresh_from_db()
+    no_way_in = "Ingress" not in world.cluster.kinds() and instance.key.reveal() != key
+    return no_way_in and world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
 
 
 def test_deactivating_somebody_stops_their_instances_and_nobody_elses(world: World, hints: list) -> None:

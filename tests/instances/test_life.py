@@ -41,9 +41,8 @@ def test_it_runs_when_its_pod_is_ready_and_tells_the_stages(world: World) -> Non
     assert instance.start_deadline_at is None
 
 
-def test_stop_takes_route_and_key_before_the_pod_and_frees_the_quota_when_the_pod_is_gone(world: World) -> None:
+def test_a_stop_is_two_writes_the_route_first_and_frees_the_quota_when_the_pod_is_gone(world: World) -> None:
     instance = world.running()
-    old_key = instance.key.reveal()
     services.stop(actor=world.actor, instance=instance)
     instance.refresh_from_db()
     assert instance.state == S.STOPPING
@@ -51,8 +50,7 @@ def test_stop_takes_route_and_key_before_the_pod_and_frees_the_quota_when_the_po
     world.cluster.calls.clear()
     world.reconcile(instance)
     writes = [call for call in world.cluster.calls if call[0] in {"delete", "patch", "apply"}]
-    assert writes == [("delete", "Ingress"), ("patch", "Secret"), ("patch", "StatefulSet")]
-    assert old_key not in str(world.cluster.one("Secret"))
+    assert writes == [("delete", "Ingress"), ("patch", "StatefulSet")]
     assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
     assert instance.state == S.STOPPING
     assert ledger.held(kind="instance", object_id=instance.pk) is not None
