@@ -1,8 +1,8 @@
 """Bring one instance to what its owner wants: write what the plan says, look, decide, store.
 
 Writes: a new instance is Secret, StatefulSet, Service and Ingress (four applies, no read); a later start is key,
-StatefulSet and route (three); a stop is route and replicas 0 (two, the route first). The key that the Secret still holds
-opens nothing then: its launch has no route, its pod ends, and the next launch writes another one before its pod is made.
+StatefulSet and route (three); a stop is route and replicas 0 (two, the route first). The key that the Secret still
+holds opens nothing then: its launch has no route, its pod ends, and the next launch writes another before its pod.
 """
 
 from __future__ import annotations
