@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+
+from mlportal.env import BadEnvironment
 
 ALONE = {
     "migrate": "tables and first records",
@@ -30,6 +33,14 @@ def main() -> int:
     actions.add_parser("words", help="collect the words of the interface for translation")
     actions.add_parser("check", help="missing migrations and translations (part of make lint)")
     given = parser.parse_args()
+    try:
+        return _run(given)
+    except BadEnvironment as error:
+        sys.stderr.write(f"mlportal: {error}\n")
+        return os.EX_USAGE
+
+
+def _run(given: argparse.Namespace) -> int:
     action = given.action
     # Imported here so that a start that is refused is refused at once.
     if action == "up":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import os
 import re
@@ -101,12 +102,12 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
 
     Raises BadEnvironment for the first one that cannot be used.
     """
-    values = os.environ if environ is None else environ
+    values = _Variables(os.environ if environ is None else environ)
     home = Home(root=Path(values.get("PORTAL_HOME") or ROOT / ".portal").expanduser().absolute())
-    database_url = values.get("DATABASE_URL", "")
-    redis_url = values.get("REDIS_URL", "")
+    database_url = values.get("DATABASE_URL")
+    redis_url = values.get("REDIS_URL")
     cluster = _cluster(values.get("PORTAL_CLUSTER") or "local")
-    return Environment(
+    found = Environment(
         home=home,
         http_address=_address(values.get("PORTAL_HTTP_ADDRESS") or "127.0.0.1"),
         http_port=_port("PORTAL_HTTP_PORT", values.get("PORTAL_HTTP_PORT") or "8000"),
@@ -131,6 +132,57 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         orphan_grace_s=_seconds("PORTAL_ORPHAN_GRACE_S", values.get("PORTAL_ORPHAN_GRACE_S") or "300"),
         debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
     )
+    values.refuse_unknown()
+    return found
+
+
+_PREFIX = "PORTAL_"
+_OF_THE_COMMAND_LINE = frozenset({"PORTAL_URL", "PORTAL_TOKEN", "PORTAL_PASSWORD"})
+"""What `portalctl` reads, in the same shell perhaps."""
+_SERVICE = "_SERVICE_HOST"
+_SERVICE_LINK = re.compile(
+    r"SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?|(?P<address>PORT)"
+)
+
+
+class _Variables:
+    """The environment, which notes what it was asked for: that is what the portal knows.
+
+    In a cluster, Kubernetes tells a container of the services of its namespace by variables whose names begin with a
+    service's. Those of a service called `portal` or `portal-…` are none of the portal's settings, whatever their name.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        services = {name.removesuffix(_SERVICE) for name in environ if name.endswith(_SERVICE)}
+        self._environ = {
+            name: value
+            for name, value in environ.items()
+            if value and not any(_is_link_of(service, name, value) for service in services)
+        }
+        self._known: set[str] = set()
+
+    def get(self, name: str) -> str:
+        """The value, empty when there is none."""
+        self._known.add(name)
+        return self._environ.get(name, "")
+
+    def refuse_unknown(self) -> None:
+        """Raise BadEnvironment for a variable of the portal's that nothing has asked for: a slip of the pen."""
+        mine = {name for name in self._environ if name.startswith(_PREFIX)}
+        for name in sorted(mine - self._known - _OF_THE_COMMAND_LINE):
+            near = difflib.get_close_matches(name, sorted(self._known | _OF_THE_COMMAND_LINE), n=1, cutoff=0)[0]
+            raise BadEnvironment(
+                f"{name} is no setting of the portal; the nearest is {near}. Correct it or leave it out. "
+                "(unknown_setting)"
+            )
+
+
+def _is_link_of(service: str, name: str, value: str) -> bool:
+    """Whether Kubernetes sets this for a service (enableServiceLinks); `…_PORT` is an address there, never a number."""
+    if not name.startswith(f"{service}_"):
+        return False
+    found = _SERVICE_LINK.fullmatch(name, len(service) + 1)
+    return found is not None and (found["address"] is None or "://" in value)
 
 
 def embedded_database(home: Home) -> Database:

@@ -55,6 +55,58 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(name, value, part):
     assert part in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("PORTAL_HTTPPORT", "PORTAL_HTTP_PORT"),
+        ("PORTAL_APP_DOMAIN", "PORTAL_APPS_DOMAIN"),
+        ("PORTAL_LOG_DAY", "PORTAL_LOG_DAYS"),
+        ("PORTAL_ORIGINS", "PORTAL_ORIGIN"),
+        ("PORTAL_HTTP_PORT_", "PORTAL_HTTP_PORT"),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_the_nearest_one(name, near):
+    with pytest.raises(BadEnvironment) as caught:
+        env.read({name: "8123"})
+    said = str(caught.value)
+    assert said.startswith(f"{name} is no setting") and f"nearest is {near}." in said
+    assert said.endswith("(unknown_setting)") and "\n" not in said
+
+
+def test_the_command_lines_own_variables_and_empty_ones_are_no_slips():
+    env.read({"PORTAL_URL": "http://127.0.0.1", "PORTAL_TOKEN": "t", "PORTAL_PASSWORD": "p", "PORTAL_HTTPPORT": ""})
+
+
+def links(service, *, host="10.96.7.7"):
+    """What Kubernetes sets in the containers of a namespace that has this service (kubelet's envvars.FromServices)."""
+    name, address = service.upper().replace("-", "_"), f"tcp://{host}:8000"
+    each = {f"{name}_PORT_8000_TCP": address, f"{name}_PORT_8000_TCP_PROTO": "tcp"}
+    each |= {f"{name}_PORT_8000_TCP_PORT": "8000", f"{name}_PORT_8000_TCP_ADDR": host}
+    return {
+        f"{name}_SERVICE_HOST": host,
+        f"{name}_SERVICE_PORT": "8000",
+        f"{name}_SERVICE_PORT_WEB_UI": "8000",
+        f"{name}_PORT": address,
+        **each,
+    }
+
+
+@pytest.mark.parametrize("service", ["portal", "portal-web", "portal-http", "portal-home", "portal-service-port"])
+def test_what_kubernetes_says_of_services_called_so_is_no_setting(service):
+    found = env.read({**links(service), **links("other"), "PORTAL_LOG_DAYS": "7"})
+    assert (found.http_port, found.log_days) == (8000, 7)
+    with pytest.raises(BadEnvironment, match="PORTAL_LOGDAYS is no setting"):
+        env.read({**links(service), "PORTAL_LOGDAYS": "7"})
+
+
+def test_a_setting_that_is_given_beside_such_a_service_holds():
+    assert env.read({**links("portal-http"), "PORTAL_HTTP_PORT": "8123"}).http_port == 8123
+    with pytest.raises(BadEnvironment, match="PORTAL_PORT is no setting"):
+        env.read({**links("portal"), "PORTAL_PORT": "8123"})
+    with pytest.raises(BadEnvironment, match="PORTAL_PORT is no setting"):
+        env.read({"PORTAL_PORT": "tcp://10.96.7.7:8000"})
+
+
 def test_instances_of_a_real_cluster_may_be_anywhere(tmp_path):
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("{}", encoding="utf-8")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from django.conf import settings
 
 from apps.core import control as loops
 from mlportal import programs
-from mlportal.paths import Home
+from mlportal.paths import ROOT, Home
 
 
 async def test_the_control_process_shows_outside_that_its_loops_go_round(
@@ -37,3 +40,29 @@ async def test_the_control_process_shows_outside_that_its_loops_go_round(
     stop.set()
     await beating
     assert ready.stat().st_mtime > 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("manage.py", "check"),
+        *(("-m", "mlportal", action) for action in ("prepare", "check", "worker")),
+    ],
+    ids=" ".join,
+)
+def test_every_command_refuses_a_slip_in_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    places = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", "PORTAL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**kept, **places, "PORTAL_HTTPPORT": "8123"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == os.EX_USAGE and not done.stdout
+    assert "PORTAL_HTTPPORT is no setting of the portal; the nearest is PORTAL_HTTP_PORT." in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "home").exists()

@@ -85,6 +85,7 @@ def test_a_taken_port_names_its_holder_and_nothing_is_half_made(portal, folder):
     [
         ({"PORTAL_HTTP_ADDRESS": "0.0.0.0"}, os.EX_USAGE, "HTTPS"),
         ({"PORTAL_HTTP_PORT": "many"}, os.EX_USAGE, "PORTAL_HTTP_PORT"),
+        ({"PORTAL_HTTPPORT": "8123"}, os.EX_USAGE, "the nearest is PORTAL_HTTP_PORT. Correct it"),
         ({"PORTAL_CLUSTER": "/nowhere"}, os.EX_USAGE, "PORTAL_CLUSTER"),
         ({"PORTAL_HOME": "/proc/portal"}, os.EX_CANTCREAT, "PORTAL_HOME"),
     ],
