@@ -95,6 +95,24 @@ def test_missed_keeps_only_the_latest_when_there_are_too_many() -> None:
     assert found[0] == at("2026-01-01T23:51")
 
 
+@pytest.mark.parametrize(
+    "name", ["localtime", "posixrules", "Factory", "posix/Europe/Berlin", "Europe/berlin", "", "/etc"]
+)
+def test_a_name_that_means_something_else_on_another_machine_is_no_zone(name: str) -> None:
+    assert not schedule.is_zone(name) and name not in schedule.zones()
+
+
+@pytest.mark.parametrize("name", ["UTC", "Asia/Shanghai", "Etc/GMT-8", "US/Pacific", "EST", "PRC"])
+def test_every_name_of_the_database_is_a_zone(name: str) -> None:
+    assert schedule.is_zone(name)
+    assert schedule.after("0 * * * *", name, at("2026-01-01T00:00")) == at("2026-01-01T01:00")
+
+
+def test_every_zone_that_is_offered_can_be_read_here() -> None:
+    assert len(schedule.zones()) > 400
+    assert {ZoneInfo(zone).key for zone in schedule.zones()} == set(schedule.zones())
+
+
 CRONS = st.sampled_from([
     "* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "0 0 * * *", "15 1,2,3 * * *", "0 */2 * * *",
     "0 0 1 * *", "0 12 * * MON", "59 23 L * *", "*/20 2 * * *", "0 3 29 2 *",
