@@ -78,7 +78,7 @@ class FlowFormPage(FormPage):
 
 
 class NewFlow(FlowFormPage):
-    """A new flow, perhaps filled in from an instance by the query (image, size, queue, volume, path, workdir)."""
+    """A new flow, perhaps filled in from an instance by the query (name, image, size, queue, volume, path, workdir)."""
 
     title = gettext_lazy("New flow")
     submit_label = gettext_lazy("Create")
@@ -94,9 +94,10 @@ class NewFlow(FlowFormPage):
             ),
             None,
         )
-        cron = asked.get("cron", "")
+        cron, name = asked.get("cron", ""), asked.get("name", "")
+        row = next((row for row in rows["queues"] if row.name == queue), None)
         return {
-            "name": asked.get("name", ""),
+            "name": selectors.free_name(row.pk, name) if name and row is not None else name,
             "queue": queue,
             "image": _chosen(rows["images"], asked.get("image", "")),
             "size": _chosen(rows["sizes"], asked.get("size", "")),

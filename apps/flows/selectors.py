@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
@@ -133,6 +134,13 @@ def events_in(queue: Queue, actor: Actor) -> list[events.Row]:
 def alive_in(queue_id: UUID) -> QuerySet[Flow]:
     """The flows of a queue that can still fire or run."""
     return Flow.objects.as_system().filter(queue_id=queue_id).exclude(state=FlowState.DELETED).order_by("name")
+
+
+def free_name(queue_id: UUID, wanted: str) -> str:
+    """The name if the queue has it free, else with the first number from 2 on that makes it so: ``train-2``."""
+    taken = set(alive_in(queue_id).filter(name__startswith=wanted[:50]).values_list("name", flat=True))
+    numbered = (f"{wanted[:50]}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain((wanted,), numbered) if name not in taken)
 
 
 def mounting(volume_id: UUID) -> list[tuple[Flow, str, bool]]:

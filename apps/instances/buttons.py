@@ -41,6 +41,8 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
     if may_act and instance.state in LAUNCHED | {S.STOPPING}:
         if instance.state in LAUNCHED:
             found.append(_post(instance, "stop", _("Stop"), "player-stop", lost=stop_loses(instance)))
+            if instance.state == S.RUNNING and not instance.next_key:
+                found.append(_post(instance, "rotate-key", _("Change the key"), "key", lost=rotate_loses(instance)))
             found.append(_post(instance, "restart", _("Restart"), "refresh", lost=stop_loses(instance)))
         elif instance.wants_to_run:
             found.append(_post(instance, "stop", _("Do not start again"), "player-stop"))
@@ -76,6 +78,14 @@ def stop_loses(instance: Instance) -> str:
     ) % {"name": instance.name}
 
 
+def rotate_loses(instance: Instance) -> str:
+    """What a new key takes away."""
+    return _(
+        "The present key of “%(name)s” is dead within seconds, also in tabs and programs that use it now: open tabs "
+        "anew from here. Notebooks and terminals run on."
+    ) % {"name": instance.name}
+
+
 def delete_loses(instance: Instance) -> str:
     """What a deletion takes away and what it does not."""
     return _(
@@ -92,6 +102,7 @@ def schedule_url(instance: Instance) -> str:
         return ""
     facts = {
         "from": str(instance.pk),
+        "name": instance.name,
         "image": instance.image.name,
         "size": instance.size.name,
         "queue": instance.queue.name,

@@ -55,6 +55,29 @@ def test_the_form_arrives_filled_in_from_an_instance(web: Client, queue: Queue, 
     assert '<option value="python" selected>' in page
 
 
+def test_the_name_that_an_instance_proposes_is_one_that_the_queue_has_free(
+    web: Client, queue: Queue, new_flow: Callable[..., Flow], actor: Actor
+) -> None:
+    def proposed(wanted: str, **more: str) -> str:
+        page = web.get("/flows/new", {"queue": queue.name, "name": wanted, **more}).text
+        found = re.search(r'name="name"(?: value="([^"]*)")?', page)
+        assert found is not None
+        return found[1] or ""
+
+    assert proposed("nightly") == "nightly"
+    gone = new_flow(name="nightly")
+    assert proposed("nightly") == "nightly-2"
+    new_flow(name="nightly-2")
+    new_flow(name="night")
+    assert proposed("nightly") == "nightly-3" and proposed("night") == "night-2"
+    services.delete_flow(actor=actor, flow=gone)
+    assert proposed("nightly") == "nightly", "a deleted flow's name is free"
+    long = "x" * 63
+    new_flow(name=long)
+    assert proposed(long) == "x" * 50 + "-2"
+    assert proposed("") == ""
+
+
 def test_a_flow_is_made_by_the_form_with_alarms_and_shown_with_its_next_five_times(
     web: Client, queue: Queue, home: Volume
 ) -> None:

@@ -89,6 +89,7 @@ def test_j2_schedule_from_an_instance_42_then_exit_3_then_timeout_with_one_alarm
     expect(page.get_by_label("Queue")).to_have_value("default")
     expect(page.get_by_label("Volume", exact=True).locator("option:checked")).to_contain_text("home-admin")
     expect(page.get_by_label("Working folder")).to_have_value("/root")
+    expect(page.get_by_role("textbox", name="Name")).to_have_value("nightly-source")
     page.get_by_role("textbox", name="Name").fill("nightly")
     page.get_by_role("textbox", name="Command").fill("python /root/job.py")
     page.get_by_label("When").select_option("* * * * *")
