@@ -19,6 +19,9 @@ from localkube.store import Store
 
 _SMALLEST_IMAGE: Final = 2 * 1024 * 1024
 _JOURNAL_FROM: Final = 128 * 1024 * 1024
+_LEAST_FREE: Final = 256 * 1024 * 1024
+"""An image takes room of the machine's disk only as it is written. Where that ends while a pod writes, the kernel
+stops the image's file system, which stays read-only until the pod is stopped: no pod starts so near to it."""
 
 
 class VolumeError(RuntimeError):
@@ -90,6 +93,12 @@ class Volumes:
         return Source(str(directory), "bind")
 
     def _image(self, image: Path, size: int, uid: int | None) -> Source:
+        free = shutil.disk_usage(self._folder).free
+        if free < _LEAST_FREE:
+            raise VolumeError(
+                f"no space left on the machine's disk: {free >> 20} MiB are free where volumes lie, and a pod starts "
+                f"with {_LEAST_FREE >> 20} MiB at least. It goes on by itself when there is room"
+            )
         if not image.exists():
             partial = image.with_suffix(".part")
             with partial.open("wb") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import shutil
 from typing import Any
 
 import pytest
@@ -66,6 +67,23 @@ except OSError as error:
     assert main_state(waiting)["waiting"]["reason"] == "ContainerCreating"
     stored.store.delete("pods", "default", pod["metadata"]["name"])
     await stored.until(pod, lambda p: p is None)
+
+
+async def test_no_pod_starts_when_the_disk_under_its_image_is_all_but_full(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not node.kubelet.context.volumes.images:
+        return  # a folder answers ENOSPC by itself
+    real, free = shutil.disk_usage, [100 << 20]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=free[0]))
+    node.claim("data")
+    pod = node.create("print('up')", spec=home("data"), volumeMounts=HOME)
+    waiting = await node.until(pod, lambda p: any(r == "FailedMount" for r, _ in node.events(p)))
+    assert "100 MiB are free where volumes lie" in dict(node.events(pod))["FailedMount"]
+    assert main_state(waiting)["waiting"]["reason"] == "ContainerCreating"
+    assert not (node.home / "volumes" / "pv-data.img").exists()
+    free[0] = 1 << 30
+    await node.until(pod, lambda p: p["status"]["phase"] == "Succeeded")
 
 
 async def test_a_claim_that_grew_is_larger_at_the_next_start(node: Node) -> None:
