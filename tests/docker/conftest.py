@@ -14,9 +14,20 @@ DOCKER = Path(__file__).parents[2] / "docker"
 
 @pytest.fixture(scope="session")
 def tickets() -> ModuleType:
-    """mlportal_jupyter.tickets, loaded by its path: the package itself imports Jupyter."""
-    path = DOCKER / "dev-base" / "mlportal_jupyter" / "tickets.py"
-    spec = importlib.util.spec_from_file_location("mlportal_jupyter_tickets", path)
+    """mlportal_jupyter.tickets."""
+    return _loaded("tickets")
+
+
+@pytest.fixture(scope="session")
+def guesses() -> ModuleType:
+    """mlportal_jupyter.guesses."""
+    return _loaded("guesses")
+
+
+def _loaded(name: str) -> ModuleType:
+    """A module of mlportal_jupyter by its path: the package itself imports Jupyter."""
+    path = DOCKER / "dev-base" / "mlportal_jupyter" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"mlportal_jupyter_{name}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -229,6 +229,36 @@ def test_a_rotated_key_replaces_the_old_one_at_once_and_kernels_go_on(instance: 
     instance.run(rotate(KEY))
 
 
+def test_a_flood_of_wrong_keys_is_told_to_wait_and_never_keeps_the_owner_out(instance: Instance) -> None:
+    """All from one address, which is the owner's too: as behind one proxy, or a forgotten script of the owner's own."""
+    dead = {"Cookie": "__Host-mlportal=e30.e30"}
+
+    async def flood() -> tuple[list[int], list[int], str]:
+        refused, entered = [], []
+        async with await instance.session() as session:
+            for number in range(1200):
+                wrong = {"Authorization": f"token guess-{number}"} if number % 3 else dead
+                async with session.get("/api/status", headers=wrong) as answer:
+                    refused.append(answer.status)
+                    text = await answer.text()
+                if number % 100 == 0:
+                    async with session.get("/api/status", **with_key()) as answer:
+                        entered.append(answer.status)
+            form = {"ticket": ticket("flood")}
+            async with session.post("/portal/enter", data=form, headers=dead, allow_redirects=False) as answer:
+                entered.append(answer.status)
+        return refused, entered, text
+
+    refused, entered, text = instance.run(flood())
+    assert set(refused) == {403, 429}
+    assert refused.count(403) <= 20 + 30, "what is won back in a minute and a half besides"
+    assert entered == [200] * 12 + [303]
+    assert text.startswith("Too many wrong keys.")
+    log = instance.run(instance.node.log(instance.pod))
+    assert log.count("Too many wrong keys from") == 1
+    assert "guess-1199" not in log
+
+
 def test_no_page_asks_the_internet_for_news_or_updates(instance: Instance) -> None:
     assert json.loads(instance.ask("GET", "/lab/api/news", **with_key())[2]).get("news") in ([], None)
     status, _, text = instance.ask("GET", "/lab/api/update", **with_key())

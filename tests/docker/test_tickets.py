@@ -170,3 +170,39 @@ def test_the_key_matches_itself_alone(tickets: ModuleType, key_file: Path) -> No
 )
 def test_only_paths_of_this_host_are_gone_on_to(tickets: ModuleType, wanted: str | None, expected: str) -> None:
     assert tickets.safe_next(wanted) == expected
+
+
+def test_a_key_written_into_the_running_pod_counts_before_the_mounted_one(
+    tickets: ModuleType, key_file: Path, tmp_path: Path, clock: Clock
+) -> None:
+    live = tmp_path / "live"
+    live.mkdir()
+    door = tickets.Door(tickets.Key(key_file, live), "abc", clock)
+    cookie = door.cookie("ann")
+    assert door.user_of_cookie(cookie) == "ann"
+    (live / "key").write_bytes(b"rotated")
+    assert door.user_of_cookie(cookie) is None
+    assert door.enter(ticket()) is None
+    assert door.enter(ticket(b"rotated")) == "ann"
+    key_file.write_bytes(b"what the node brings up to date some time later")
+    assert door.enter(ticket(b"rotated", n="nonce-2")) == "ann"
+
+
+def test_a_pod_that_was_told_to_end_lets_nobody_in(
+    tickets: ModuleType, key_file: Path, tmp_path: Path, clock: Clock
+) -> None:
+    key = tickets.Key(key_file, tmp_path)
+    door = tickets.Door(key, "abc", clock)
+    cookie = door.cookie("ann")
+    key.close()
+    assert not key.matches(KEY.decode())
+    assert door.user_of_cookie(cookie) is None
+    assert door.enter(ticket()) is None
+    assert not tickets.Key(key_file, tmp_path).matches(KEY.decode()), "the other entrances read it from the folder"
+
+
+def test_closing_needs_no_folder(tickets: ModuleType, key_file: Path, tmp_path: Path) -> None:
+    key = tickets.Key(key_file, tmp_path / "absent")
+    assert key.matches(KEY.decode())
+    key.close()
+    assert not key.matches(KEY.decode())

@@ -33,6 +33,7 @@ class EnterHandler(JupyterHandler):
         provider: Any = self.identity_provider
         user = provider.door.enter(self.get_body_argument("ticket", ""))
         if user is None:
+            provider.count_wrong(self)
             raise web.HTTPError(403, "This ticket is spent, expired or not for this instance. Open it from the portal.")
         self.set_cookie(
             COOKIE_NAME,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import json
@@ -40,22 +41,49 @@ def decode(text: str) -> bytes:
 
 
 class Key:
-    """The launch's key, read again when its file changes: the portal may rotate it while kernels go on."""
+    """The launch's key, read again when its file changes: the portal may rotate it while kernels go on.
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or Path(os.environ.get("MLPORTAL_SECRETS", "/etc/mlportal")) / "key"
-        self._seen: tuple[int, int] | None = None
+    It comes with the pod as a mounted Secret, which the node may bring up to date a minute after the portal changed it.
+    A key that the portal wrote into the running pod (`live`) therefore counts before the mounted one.
+    """
+
+    def __init__(self, path: Path | None = None, live: Path | None = None) -> None:
+        folder = live or Path(os.environ.get("MLPORTAL_LIVE", "/run/mlportal"))
+        mounted = path or Path(os.environ.get("MLPORTAL_SECRETS", "/etc/mlportal")) / "key"
+        self._paths = (folder / "key", mounted)
+        self._closed = folder / "closed"
+        self._shut = False
+        self._seen: tuple[Path, int, int] | None = None
         self._value = b""
 
+    def close(self) -> None:
+        """From now on nothing opens, not even what holds the right key: the pod was told to end.
+
+        The file tells it to the other entrances.
+        """
+        self._shut = True
+        with contextlib.suppress(OSError):
+            self._closed.touch()
+
     def value(self) -> bytes:
-        """The key's bytes; empty when the file is missing or empty, and then nothing opens."""
-        try:
-            found = self._path.stat()
-            if (found.st_ino, found.st_mtime_ns) != self._seen:
-                self._value = self._path.read_bytes().strip()
-                self._seen = (found.st_ino, found.st_mtime_ns)
-        except OSError:
-            self._seen, self._value = None, b""
+        """The key's bytes; empty when there is none or it is closed, and then nothing opens."""
+        if self._shut or self._closed.exists():
+            return b""
+        for path in self._paths:
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                break
+            seen = (path, found.st_ino, found.st_mtime_ns)
+            if seen != self._seen:
+                try:
+                    self._value, self._seen = path.read_bytes().strip(), seen
+                except OSError:
+                    break
+            return self._value
+        self._seen, self._value = None, b""
         return self._value
 
     def matches(self, given: str) -> bool:
