@@ -150,3 +150,22 @@ class TokenForm(forms.Form):
         widget=forms.TextInput(attrs={"placeholder": "flow:run:<id> run:read", **_PLAIN}),
         help_text=gettext_lazy("Separated by spaces. Left empty, the token may do all that you may."),
     )
+
+
+class SshKeyForm(forms.Form):
+    """A new public key. Its field takes more than a key has, so that the refusal can say what was pasted."""
+
+    key = forms.CharField(
+        label=gettext_lazy("Public key"),
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 3, "placeholder": "ssh-ed25519 AAAA… me@laptop", **_PLAIN}),
+        help_text=gettext_lazy(
+            "The one line of a file such as ~/.ssh/id_ed25519.pub. The file without .pub stays yours."
+        ),
+    )
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        required=False,
+        help_text=gettext_lazy("Such as the machine that the key is on. Left empty, it is the key's own comment."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )

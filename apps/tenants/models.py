@@ -269,3 +269,29 @@ class ApiToken(Record):
     def is_expired(self) -> bool:
         """True when its time is over."""
         return self.expires_at <= timezone.now()
+
+
+class SshKey(Record):
+    """A public key with which a person comes in over SSH; ``public`` is its kind and the key, without a comment."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="ssh_keys")
+    name = models.CharField(_("name"), max_length=63)
+    kind = models.CharField(max_length=40, editable=False)
+    public = models.TextField(editable=False)
+    fingerprint = models.CharField(max_length=60, editable=False)
+    last_used_at = models.DateTimeField(_("last used"), null=True)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("SSH key")
+        verbose_name_plural = _("SSH keys")
+        constraints = [models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_key_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """One's own."""
+        return Q(user_id=actor.user_id) if actor.user_id else NOTHING

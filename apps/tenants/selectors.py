@@ -11,7 +11,7 @@ from django.db.models.functions import Lower
 from apps.core.actors import Actor
 from apps.core.listing import ListSpec
 from apps.core.refs import named
-from apps.tenants.models import ApiToken, Membership, Queue, Role, Team, User
+from apps.tenants.models import ApiToken, Membership, Queue, Role, SshKey, Team, User
 from apps.tenants.states import QueueState
 
 QUEUE_LIST = ListSpec(
@@ -97,4 +97,10 @@ def languages_by_mail(addresses: Sequence[str]) -> dict[str, str]:
 def tokens(actor: Actor) -> QuerySet[ApiToken]:
     """The actor's own tokens, newest first."""
     rows: QuerySet[ApiToken] = ApiToken.objects.for_actor(actor)
+    return rows.order_by("-created_at")
+
+
+def ssh_keys(actor: Actor) -> QuerySet[SshKey]:
+    """The actor's own public keys, newest first."""
+    rows: QuerySet[SshKey] = SshKey.objects.for_actor(actor)
     return rows.order_by("-created_at")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.tenants import views, views_people
+from apps.tenants import views, views_people, views_ssh
 
 app_name = "tenants"
 
@@ -35,4 +35,6 @@ urlpatterns = [
     path("users/<uuid:pk>/reset-password", views_people.ResetPassword.as_view(), name="user-reset-password"),
     path("account", views_people.Account.as_view(), name="account"),
     path("account/tokens/<uuid:pk>/revoke", views_people.RevokeToken.as_view(), name="token-revoke"),
+    path("account/ssh-keys", views_ssh.SshKeys.as_view(), name="ssh-keys"),
+    path("account/ssh-keys/<uuid:pk>/delete", views_ssh.DeleteSshKey.as_view(), name="ssh-key-delete"),
 ]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from portalctl import account, commands
+from portalctl import account, commands, ssh
 from portalctl.account import NotSignedIn
 from portalctl.commands import Command, Usage
 from portalctl.rest import Refused, Unreachable
@@ -55,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _volumes(kinds.add_parser("volume", help="volumes").add_subparsers(required=True, metavar="VERB"))
     _flows(kinds.add_parser("flow", help="task flows").add_subparsers(required=True, metavar="VERB"))
     _runs(kinds.add_parser("run", help="runs of flows").add_subparsers(required=True, metavar="VERB"))
+    _keys(kinds.add_parser("key", help="your public keys for SSH").add_subparsers(required=True, metavar="VERB"))
     queues = kinds.add_parser("queue", help="queues").add_subparsers(required=True, metavar="VERB")
     _list(queues, commands.list_of("queues", "name", "state", "team", "cluster"))
     images = kinds.add_parser("image", help="images to choose from").add_subparsers(required=True, metavar="VERB")
@@ -106,6 +107,17 @@ def _instances(verbs: Verbs) -> None:
         )
     _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
     _delete(verbs, "instances")
+
+
+def _keys(verbs: Verbs) -> None:
+    made = _verb(verbs, "add", "add a public key", ssh.add_key)
+    made.add_argument("file", help="such as ~/.ssh/id_ed25519.pub; - reads standard input")
+    made.add_argument("--name", default="", help="the key's own comment when left out")
+    _key(made)
+    _list(verbs, commands.list_of("ssh-keys", "name", "kind", "fingerprint", "last_used_at"))
+    gone = _verb(verbs, "delete", "delete it", ssh.delete_key)
+    gone.add_argument("name", help="its NAME or fingerprint")
+    gone.add_argument("--yes", action="store_true", help="really")
 
 
 def _volumes(verbs: Verbs) -> None:

@@ -25,7 +25,7 @@ from apps.flows import services as flows
 from apps.flows.models import Attempt, Run
 from apps.instances.models import Instance
 from apps.storage.models import Volume, VolumeKind
-from apps.tenants import tokens
+from apps.tenants import sshkeys, tokens
 from tests.tenants import make
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 #: Routes that anybody may use: signing in, health. Everything else needs a person.
 OPEN = {"core:sign-in", "core:livez", "core:readyz", "api:openapi"}
 OPEN |= {"core:language", "core:theme", "api-missing"}
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMFFkY0FTiyKD7QAv+4aUbmlAqO/a/nJDWOwTtzoBGyh"
 CONVERTER = re.compile(r"<(?:(?P<kind>\w+):)?(?P<name>\w+)>|\(\?P<(?P<group>\w+)>[^)]*\)")
 
 
@@ -101,6 +102,7 @@ def world() -> dict[str, Any]:
         "attempts": attempt,
         "account": token,
         "tokens": token,
+        "ssh-keys": sshkeys.add(actor=make.actor(owner), key=PUBLIC_KEY),
         "images": image,
         "sizes": size,
         "clusters": queue.cluster,

@@ -42,7 +42,7 @@ def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
 def _rows() -> dict[str, Callable[[Any, Any], Any]]:
     """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
     from apps.storage.models import Volume
-    from apps.tenants.models import ApiToken, Membership, Reservation
+    from apps.tenants.models import ApiToken, Membership, Reservation, SshKey
 
     def volume(kind: str) -> Callable[[Any, Any], Any]:
         return lambda queue, owner: Volume.objects.create(
@@ -62,6 +62,7 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
         "ApiToken": lambda queue, owner: ApiToken.objects.create(
             user=owner, name="t", digest=uuid.uuid4().hex, expires_at=timezone.now()
         ),
+        "SshKey": lambda queue, owner: SshKey.objects.create(user=owner, name="k", fingerprint=uuid.uuid4().hex),
     }
 
 
@@ -75,6 +76,7 @@ SEEN = {
     "Volume data": (True, True, False, True),
     "Volume home": (True, False, False, True),
     "ApiToken": (True, False, False, False),
+    "SshKey": (True, False, False, False),
 }
 
 
