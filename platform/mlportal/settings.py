@@ -137,7 +137,7 @@ _in_memory = ENVIRONMENT.redis_url == env.MEMORY
 if _in_memory:
     CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     CHANNEL_LAYERS: dict[str, dict[str, Any]] = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
-    CELERY_BROKER_URL = "memory://"
+    CELERY_BROKER_URL = "memory://here"  # without a host it warns and takes localhost
 else:
     CACHES = {
         "default": {

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from apps.core import control as loops
 from mlportal import programs
+from mlportal.celery import app
 from mlportal.paths import ROOT, Home
 
 
@@ -66,3 +67,10 @@ def test_every_command_refuses_a_slip_in_one_line(words: tuple[str, ...], tmp_pa
     assert "PORTAL_HTTPPORT is no setting of the portal; the nearest is PORTAL_HTTP_PORT." in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "home").exists()
+
+
+def test_hints_of_unit_tests_go_nowhere_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with app.connection_for_write() as connection:
+        connection.default_channel.queue_declare("nowhere", auto_delete=True)
+        assert connection.info()["transport"] == "memory"
+    assert not [record for record in caplog.records if "hostname" in record.getMessage()]
