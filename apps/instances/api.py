@@ -14,7 +14,7 @@ from rest_framework.reverse import reverse
 
 from apps.clusters.events_api import EventfulViewSet
 from apps.core.api import StatefulItem
-from apps.instances import choices, entering, forecast, selectors, services, stages
+from apps.instances import choices, entering, forecast, rotating, selectors, services, stages
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 
@@ -96,10 +96,15 @@ class InstanceItem(StatefulItem):
     start_requested_at = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
     stages = serializers.SerializerMethodField()
+    key_on_its_way = serializers.SerializerMethodField()
 
     def get_url(self, obj: Instance) -> str:
         """JupyterLab's address."""
         return url_of(obj)
+
+    def get_key_on_its_way(self, obj: Instance) -> bool:
+        """Whether a new key was asked for that the running program does not have yet; until then the old one opens."""
+        return bool(obj.next_key)
 
     @extend_schema_field(StageItem(many=True))
     def get_stages(self, obj: Instance) -> list[dict[str, Any]]:
@@ -111,7 +116,7 @@ class InstanceItem(StatefulItem):
         request = self.context["request"]
         more = {
             name: reverse(f"api:instance-{name}", args=[obj.pk], request=request)
-            for name in ("start", "stop", "restart", "ticket", "key", "events")
+            for name in ("start", "stop", "restart", "ticket", "key", "rotate-key", "events")
         }
         return {**super().get_links(obj), **more, "open": url_of(obj)}
 
@@ -206,6 +211,13 @@ class InstanceViewSet(EventfulViewSet):
     def restart(self, request: Request, pk: str) -> Response:
         """Stop it and start it again with a new key."""
         services.restart(actor=self.actor, instance=self.find(pk))
+        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: InstanceItem})
+    @action(detail=True, methods=["post"], url_path="rotate-key", url_name="rotate-key")
+    def rotate_key(self, request: Request, pk: str) -> Response:
+        """Give it another key while it runs on; ``key_on_its_way`` is false when the old one is dead."""
+        rotating.rotate_key(actor=self.actor, instance=self.find(pk))
         return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(responses=KeyItem)

@@ -302,7 +302,7 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
             stay = Reason(code="node_lost", params={"node": pod.node or ""})
         return Decision(to=instance.state, reason=stay, values=values, again_s=LOOK_AGAIN_S[instance.state])
-    ended = {**values, "at_rest": True, "pod_uid": "", "node": "", "ready_at": None, "key": ""}
+    ended = {**values, "at_rest": True, "pod_uid": "", "node": "", "ready_at": None, "key": "", "next_key": ""}
     to = {S.STOPPING: S.STOPPED, S.DELETING: S.DELETED}.get(S(instance.state), S.FAILED)
     return Decision(to=to, reason=stay, values=ended, at_rest=True)
 

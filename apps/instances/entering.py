@@ -17,6 +17,7 @@ from apps.core import audit
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden
 from apps.core.secret import Secret
+from apps.instances import rotating
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 from apps.instances.states import LAUNCHED, InstanceState
@@ -75,6 +76,12 @@ def reveal_key(*, actor: Actor, instance: Instance) -> Secret:
             % {"name": instance.name, "state": instance.state_label},
             code="no_key",
             next=_("Start it; each start makes a new key."),
+        )
+    if rotating.is_on_its_way(instance):
+        raise Conflict(
+            _("The instance “%(name)s” is being given a new key at this moment.") % {"name": instance.name},
+            code="key_on_its_way",
+            next=_("Ask again in a second."),
         )
     audit.record(actor=actor, verb="instance.key", obj=instance)
     key: Secret = instance.key

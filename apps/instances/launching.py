@@ -25,6 +25,7 @@ def first_values() -> dict[str, Any]:
     now = timezone.now()
     return {
         "key": secrets.token_urlsafe(KEY_BYTES),
+        "next_key": "",
         "at_rest": False,
         "pod_uid": "",
         "node": "",

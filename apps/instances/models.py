@@ -30,7 +30,8 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
 
     ``generation`` rises with each change of what is desired; ``observed_generation`` is the last one written to
     the cluster. ``launch`` counts starts and labels the pods, so that a pod of an earlier launch is never taken
-    for this one's. ``key`` lives from a start to the stop after it. ``at_rest`` is True once the cluster has
+    for this one's. ``key`` lives from a start to the stop after it; ``next_key``
+    replaces it as soon as the running program has it. ``at_rest`` is True once the cluster has
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
     instant it was reached, ``object_uids`` the kind of each other object to its UID when it was last applied (what
     another made under the same name is not ours to delete).
@@ -52,6 +53,7 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     observed_generation = models.PositiveIntegerField(default=0)
     launch = models.PositiveIntegerField(default=0)
     key = SecretField(blank=True, default="", editable=False)
+    next_key = SecretField(blank=True, default="", editable=False)
     at_rest = models.BooleanField(default=True, editable=False)
     object_uids = models.JSONField(default=dict, editable=False)
     stateful_set_uid = models.CharField(max_length=60, blank=True, default="", editable=False)

@@ -25,7 +25,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, selectors, strays
+from apps.instances import launching, looking, rotating, selectors, strays
 from apps.instances.decide import Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -104,14 +104,18 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
         return _judge(instance, Seen(error=error), claim, wrote=False)
     steps = plan(instance)
     written = write(instance, cluster, steps, claim) if steps else Written()
+    rotated = rotating.advance(instance, cluster) if not steps else None
     if written.error is None and steps and instance.state in LAUNCHED:
         return _note_written(instance, written, claim)
     seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
-    return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None)
+    return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None, rotated=rotated)
 
 
-def _judge(instance: Instance, seen: Seen, claim: Claim, *, wrote: bool) -> datetime | None:
+def _judge(
+    instance: Instance, seen: Seen, claim: Claim, *, wrote: bool, rotated: rotating.Outcome | None = None
+) -> datetime | None:
     decision = decide(instance, seen, now=timezone.now(), timeout_s=settings.PORTAL_START_TIMEOUT_S)
+    decision = rotating.applied(instance, rotated, decision)
     return _store(instance, decision, seen, claim, wrote=wrote)
 
 

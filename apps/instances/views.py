@@ -31,7 +31,7 @@ from apps.core.pages import (
     find,
     history_tab,
 )
-from apps.instances import buttons, choices, entering, rendering, selectors, services, stages
+from apps.instances import buttons, choices, entering, rendering, rotating, selectors, services, stages
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
@@ -285,6 +285,15 @@ class RevealKey(InstanceAction):
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         key = entering.reveal_key(actor=self.actor, instance=find(self.rows(), pk))
         return self.show_once("instances/key.html", {"key": key.reveal()})
+
+
+class RotateKey(InstanceAction):
+    """Another key while it runs on."""
+
+    done = gettext_lazy("A new key is on its way. The old one is dead as soon as it is there.")
+
+    def act(self, obj: Instance) -> None:
+        rotating.rotate_key(actor=self.actor, instance=obj)
 
 
 class Enter(InstanceAction):

@@ -15,6 +15,12 @@ WORDINGS: Mapping[str, Wording] = {
         action="restart",
         tone="waiting",
     ),
+    "key_not_rotated": Wording(
+        sentence=_("The new key has not reached the running program; the one before it is still valid."),
+        next=_("It is tried again every few seconds. A restart makes a new key as well."),
+        action="restart",
+        tone="waiting",
+    ),
     "instance_came_back": Wording(
         sentence=_("The program ended (exit code {exit_code}) and was started again. What lived in memory is lost."),
         next=_("Files are as they were. The log of the earlier program is in the evidence."),

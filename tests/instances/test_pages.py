@@ -195,7 +195,7 @@ def test_buttons_act(world: World, client: Client) -> None:
 
 def test_destructive_buttons_say_what_is_lost_and_what_stays(world: World, client: Client) -> None:
     text = client.get(f"/instances/{world.running().pk}").content.decode()
-    assert text.count("data-confirm=") == 3
+    assert text.count("data-confirm=") == 4
     assert "what they hold in memory is lost" in text
     assert "all other volumes stay" in text
 

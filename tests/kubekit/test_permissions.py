@@ -26,7 +26,7 @@ def test_nothing_in_it_reaches_further_than_the_portal_does() -> None:
         assert "*" not in {*rule["verbs"], *rule["resources"], *rule["apiGroups"]}
         assert not {"impersonate", "bind", "escalate", "deletecollection"} & set(rule["verbs"])
     resources = {rule["resources"][0] for rule in rules()}
-    assert not resources & {"nodes/proxy", "pods/exec", "pods/attach", "serviceaccounts/token", "clusterroles"}
+    assert not resources & {"nodes/proxy", "pods/attach", "serviceaccounts/token", "clusterroles"}
 
 
 def test_what_is_applied_may_also_be_created() -> None:

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from kubekit import names
+from kubekit import keyfile, names
 from kubekit.build import pod
 from kubekit.specs import KEY_PATH, InstanceSpec, check_secret_key
 
@@ -49,7 +49,7 @@ def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
         resources=spec.resources,
         mounts=spec.mounts,
         env=pod.environment(own, spec.env),
-        extra_mounts=[{"name": "mlportal", "mountPath": KEY_PATH, "readOnly": True}],
+        extra_mounts=[{"name": "mlportal", "mountPath": KEY_PATH, "readOnly": True}, keyfile.mount()],
     )
     main["ports"] = [{"name": HTTP, "containerPort": spec.port, "protocol": "TCP"}]
     main["readinessProbe"] = {
@@ -79,7 +79,7 @@ def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
                     placement=spec.placement,
                     resources=spec.resources,
                     containers=[main],
-                    pod_volumes=pod.volumes(spec.resources, spec.mounts, extra=[keys]),
+                    pod_volumes=pod.volumes(spec.resources, spec.mounts, extra=[keys, keyfile.volume()]),
                     grace_s=spec.grace_s,
                     restart_policy="Always",
                 ),
