@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.clusters.eventful import Eventful
 from apps.clusters.watching import EventHandler
-from apps.core import live
+from apps.core import bulk, live
 from apps.core.pages import Tab
 from kubekit import names
 from kubekit.events import EventNote, observe_event
@@ -88,6 +88,52 @@ def keep(obj: Any, note: EventNote) -> bool:
         row.save(update_fields=["last_events", "updated_at"])
         live.announce(row)
     return True
+
+
+def keep_many(
+    model: Any, told: Mapping[UUID, Sequence[EventNote]], wanted: Callable[[Any, EventNote], bool]
+) -> list[tuple[Any, EventNote]]:
+    """The same for many rows in two statements; the rows with each note that says something new of them.
+
+    ``wanted(row, note)`` says whether the row still wants to hear of it; it is called while the row is locked.
+    """
+    kept: list[tuple[Any, EventNote]] = []
+    changed: list[Any] = []
+    with transaction.atomic():
+        rows = model.objects.as_system().select_for_update(of=("self",)).select_related("queue")
+        for row in rows.filter(pk__in=list(told)).order_by("pk"):
+            before = row.last_events
+            for note in told[row.pk]:
+                if wanted(row, note) and not is_chatter(row.last_events, note):
+                    merged = merge(row.last_events, (note,))
+                    if merged != row.last_events:
+                        row.last_events = merged
+                        kept.append((row, note))
+            if row.last_events != before:
+                changed.append(row)
+        if changed:
+            bulk.write(model, changed, ["last_events"])
+            live.announce_many(changed)
+    return kept
+
+
+def notes(rows: Iterable[Mapping[str, Any]]) -> tuple[EventNote, ...]:
+    """Stored rows as the cluster told them, oldest first; whose UID they were about is not stored."""
+    return tuple(
+        EventNote(
+            time=at,
+            reason=row["reason"],
+            sentence=row["sentence"],
+            message=row["message"],
+            count=row["count"],
+            type="Warning" if row["warning"] else "Normal",
+            object_kind="",
+            object_name=row["object"],
+            object_uid="",
+        )
+        for row in reversed(list(rows))
+        if (at := parse_datetime(row["at"])) is not None
+    )
 
 
 def keeper(kind: str, find: Callable[[UUID, UUID], Eventful | None]) -> EventHandler:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import close_old_connections, connections
+from django.db import OperationalError, close_old_connections, connections
 
 from apps.clusters import access, capacity, checks, contact, watching
 from apps.clusters.access import CredentialsUnusable
@@ -38,6 +38,13 @@ CONTACT_NOTED_EVERY_S = 60.0
 FLUSH_AFTER_S = 1.0
 EVENT_WAITS_S = 20.0
 """How long an Event waits for the object that it is about; the two come over different watches."""
+GATHER_S = 0.02
+"""What comes within this long of the first is handed over with it: a burst is one batch."""
+DATABASE_AWAY_S = (0.5, 1.0, 2.0, *(5.0 for _ in range(60)))
+"""Pauses between tries to store what a cluster said; after five minutes the next list has to make it good."""
+MOST_AT_ONCE = 1000
+MOST_WAITING = 5000
+"""The watches are read no further while so much of what they said has not been handled."""
 
 Raw = dict[str, Any]
 
@@ -100,6 +107,13 @@ class _Waiting:
     event: Raw
 
 
+@dataclass(frozen=True)
+class _News:
+    resource: str
+    change: str
+    raw: Raw
+
+
 class Watcher:
     """The watches of one cluster. Use as an async context manager, then `run` until cancelled."""
 
@@ -112,6 +126,9 @@ class Watcher:
         self._watches: dict[str, ListWatch] = {}
         self._ours: dict[tuple[str, str, str], Mapping[str, str]] = {}
         self._waiting: deque[_Waiting] = deque(maxlen=1000)
+        self._news: deque[_News] = deque()
+        self._there_is_news = asyncio.Event()
+        self._handing_over = asyncio.Lock()
         self._announced = False
 
     async def __aenter__(self) -> Watcher:
@@ -131,6 +148,7 @@ class Watcher:
             if watching.registry.events:
                 group.create_task(self._watch("events").run())
             group.create_task(self._flush())
+            group.create_task(self._hand_over())
 
     def silent_s(self) -> float:
         """Seconds since any watch of the cluster gave a sign of life."""
@@ -159,6 +177,7 @@ class Watcher:
     # -- what the watches say --------------------------------------------------------------------------------
 
     async def _synced(self, resource: str, items: list[Raw]) -> None:
+        await self.settle()
         if not self._announced:
             self._announced = True
             await self._in_thread(contact.note_connected, self.cluster_pk)
@@ -179,44 +198,73 @@ class Watcher:
                 await self._call(handlers, self.cluster_pk, chosen)
 
     async def _changed(self, resource: str, event_type: str, raw: Raw) -> None:
+        """Keep what one watch said for the thread. It waits only when the thread is far behind."""
         if resource == "nodes":
             self.capacity.node_changed(event_type, raw)
             return
         if resource == "events":
-            if event_type != "DELETED":
-                await self._told(raw)
-            return
-        if resource == "pods":
-            self.capacity.pod_changed(event_type, raw)
-        if not self._is_ours(raw):
-            return
-        key = _key(watching.kind_of(resource), raw)
-        # A deleted object's last Events ("Killing") still come for a while; the next list forgets it.
-        self._ours[key] = _labels(raw)
-        label = _labels(raw).get(names.KIND, "")
-        await self._call(watching.registry.objects.get((resource, label), ()), self.cluster_pk, event_type, raw)
-        await self._tell_waiting()
-
-    async def _told(self, event: Raw) -> None:
-        about = event.get("involvedObject") or {}
-        labels = self._ours.get((about.get("kind", ""), about.get("namespace", ""), about.get("name", "")))
-        if labels is not None:
-            await self._call(watching.registry.events, self.cluster_pk, event, labels)
-        elif str(about.get("namespace", "")).startswith("mlp-"):
-            self._waiting.append(_Waiting(time.monotonic(), event))
-
-    async def _tell_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, deque(maxlen=self._waiting.maxlen)
-        for one in waiting:
-            if time.monotonic() - one.since < EVENT_WAITS_S:
-                await self._told_again(one)
-
-    async def _told_again(self, one: _Waiting) -> None:
-        about = one.event.get("involvedObject") or {}
-        if (about.get("kind", ""), about.get("namespace", ""), about.get("name", "")) in self._ours:
-            await self._told(one.event)
+            if event_type == "DELETED":
+                return
         else:
-            self._waiting.append(one)
+            if resource == "pods":
+                self.capacity.pod_changed(event_type, raw)
+            if not self._is_ours(raw):
+                return
+        self._news.append(_News(resource, event_type, raw))
+        self._there_is_news.set()
+        if len(self._news) >= MOST_WAITING:
+            await self.settle()
+
+    async def _hand_over(self) -> None:
+        while True:
+            await self._there_is_news.wait()
+            await asyncio.sleep(GATHER_S)
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Hand over what the watches have said so far; what they say meanwhile, too."""
+        async with self._handing_over:
+            while self._news:
+                taken = [self._news.popleft() for _ in range(min(len(self._news), MOST_AT_ONCE))]
+                objects, events = self._sorted(taken)
+                for key, changes in objects.items():
+                    await self._call(watching.registry.objects.get(key, ()), self.cluster_pk, changes)
+                if events:
+                    await self._call(watching.registry.events, self.cluster_pk, events)
+            self._there_is_news.clear()
+
+    def _sorted(
+        self, news: list[_News]
+    ) -> tuple[dict[tuple[str, str], list[tuple[str, Raw]]], list[tuple[Raw, Mapping[str, str]]]]:
+        """Changes by resource and label, and Events with the labels of what they are about, both in order."""
+        objects: dict[tuple[str, str], list[tuple[str, Raw]]] = defaultdict(list)
+        told: list[Raw] = []
+        for one in news:
+            if one.resource == "events":
+                told.append(one.raw)
+                continue
+            # A deleted object's last Events ("Killing") still come for a while; the next list forgets it.
+            self._ours[_key(watching.kind_of(one.resource), one.raw)] = _labels(one.raw)
+            objects[one.resource, _labels(one.raw).get(names.KIND, "")].append((one.change, one.raw))
+        return objects, self._about_ours(told, again=bool(objects))
+
+    def _about_ours(self, told: list[Raw], *, again: bool) -> list[tuple[Raw, Mapping[str, str]]]:
+        """Those Events whose object is known, ``again`` those that waited for one; the rest wait."""
+        now = time.monotonic()
+        waited = list(self._waiting) if again else []
+        if again:
+            self._waiting.clear()
+        found = []
+        for one in [*waited, *(_Waiting(now, event) for event in told)]:
+            if one.since < now - max(EVENT_WAITS_S, 0.0):
+                continue
+            about = one.event.get("involvedObject") or {}
+            labels = self._ours.get((about.get("kind", ""), about.get("namespace", ""), about.get("name", "")))
+            if labels is not None:
+                found.append((one.event, labels))
+            elif str(about.get("namespace", "")).startswith("mlp-"):
+                self._waiting.append(one)
+        return found
 
     async def _failed(self, error: KubeError) -> None:
         if isinstance(error, PermissionDenied):
@@ -249,16 +297,29 @@ class Watcher:
             await self._in_thread(handler, *args)
 
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, _guarded, work, args)
+        """While the database is away the news waits for it, and the watches for the news: nothing is missed."""
+        loop = asyncio.get_running_loop()
+        for delay_s in (*DATABASE_AWAY_S, None):
+            if await loop.run_in_executor(self._thread, _guarded, work, args, delay_s is None):
+                return
+            await asyncio.sleep(delay_s or 0.0)
 
 
-def _guarded(work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _guarded(work: Callable[..., Any], args: tuple[Any, ...], last: bool) -> bool:
+    """False when it should be tried again."""
     try:
         work(*args)
+    except OperationalError as error:
+        if last:
+            log.exception("%s.%s is given up", work.__module__, getattr(work, "__qualname__", work))
+        else:
+            log.warning("the database does not answer, what a cluster said waits: %s", " ".join(str(error).split()))
+        return last
     except Exception:  # one handler's fault must not stop the watch; the sweep makes good what it missed
         log.exception("%s.%s failed", work.__module__, getattr(work, "__qualname__", work))
     finally:
         close_old_connections()
+    return True
 
 
 def _labels(raw: Raw) -> Mapping[str, str]:

@@ -11,7 +11,14 @@ from apps.core.models import AuditEntry, Record
 
 def record(*, actor: Actor, verb: str, obj: Record, detail: Mapping[str, Any] | None = None) -> AuditEntry:
     """Write who did ``verb`` (``instance.start``, ``queue.quota`` ...) to ``obj``; ``detail`` holds no secret."""
-    entry: AuditEntry = AuditEntry.objects.create(
+    made = entry(actor=actor, verb=verb, obj=obj, detail=detail)
+    made.save(force_insert=True)
+    return made
+
+
+def entry(*, actor: Actor, verb: str, obj: Record, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    """The same, not written yet: for ``apps.core.bulk``, which writes many at once."""
+    return AuditEntry(
         actor_id=actor.user_id,
         actor_name=actor.name,
         token_id=actor.token_id,
@@ -23,7 +30,6 @@ def record(*, actor: Actor, verb: str, obj: Record, detail: Mapping[str, Any] | 
         detail=dict(detail or {}),
         **obj.audit_scope(),
     )
-    return entry
 
 
 def history(obj: Record, *, limit: int = 100) -> list[AuditEntry]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
 from django.contrib.auth import get_user_model
+from django.db import DatabaseError
 
 from apps.core import actors, control, live
 
@@ -42,7 +43,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _keep_checking(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_S)
-            await self._join()
+            try:
+                await self._join()
+            except DatabaseError:
+                # What the person may hear now is not known. Their page comes again by itself.
+                await self.close(code=4503)
+                return
 
     async def _join(self) -> None:
         wanted = await control.in_thread(_groups, self.user_pk)
@@ -56,8 +62,9 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         self.groups_joined = wanted
 
     async def changed(self, event: dict[str, Any]) -> None:
-        """A row changed; the page fetches it again."""
-        await self.send_json({"kind": event["kind"], "pk": event["pk"]})
+        """Rows changed; the page fetches each again."""
+        for kind, pk in event["rows"]:
+            await self.send_json({"kind": kind, "pk": pk})
 
 
 class NothingHere(AsyncWebsocketConsumer):

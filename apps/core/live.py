@@ -7,7 +7,9 @@ permission is checked where it always is. A lost message costs seconds: pages po
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
@@ -20,6 +22,8 @@ from apps.core.models import Record
 log = logging.getLogger(__name__)
 
 ADMINS = "live.admins"
+MOST_AT_ONCE = 500
+"""Rows in one message: some 25 kB."""
 GroupFinder = Callable[[Actor], set[str]]
 _finders: list[GroupFinder] = []
 
@@ -44,17 +48,30 @@ def groups_for(actor: Actor) -> set[str]:
 
 def announce(obj: Record) -> None:
     """Tell watchers after commit that ``obj`` changed."""
-    kind, pk, scope = obj._meta.model_name or "", str(obj.pk), obj.live_scope()
-    transaction.on_commit(lambda: _send(kind, pk, scope))
+    announce_many((obj,))
 
 
-def _send(kind: str, pk: str, scope: str) -> None:
+def announce_many(objs: Iterable[Record]) -> None:
+    """The same for rows that change in one transaction: one message for each group of listeners."""
+    rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for obj in objs:
+        scope = obj.live_scope()
+        rows[group(scope) if scope else ADMINS].append((obj._meta.model_name or "", str(obj.pk)))
+    transaction.on_commit(lambda: _send(rows))
+
+
+def _send(rows: Mapping[str, Sequence[tuple[str, str]]]) -> None:
     layer = get_channel_layer()
     if layer is None:
         return
-    message = {"type": "changed", "kind": kind, "pk": pk}
     try:
-        async_to_sync(layer.group_send)(group(scope) if scope else ADMINS, message)
+        async_to_sync(_send_all)(layer, rows)
     except (OSError, RuntimeError, RedisError) as error:
         # Redis carries hints only: its absence must not fail the change that was just committed.
-        log.warning("live update for %s %s was not sent: %s", kind, pk, error)
+        log.warning("live updates for %d groups were not sent: %s", len(rows), error)
+
+
+async def _send_all(layer: Any, rows: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    for name, changes in rows.items():
+        for first in range(0, len(changes), MOST_AT_ONCE):
+            await layer.group_send(name, {"type": "changed", "rows": changes[first : first + MOST_AT_ONCE]})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
-from apps.core import audit, live
+from apps.core import audit, bulk, live
 from apps.core.actors import Actor
 from apps.core.claims import Claim, ClaimLost
 from apps.core.reasons import Reason
@@ -52,31 +54,14 @@ def transition(
         if expect is not None and row.state not in expect:
             _copy(row, obj)
             return False
-        before, before_reason = row.state, (row.reason_code, row.reason_params, row.reason_evidence)
-        if not row.TABLE.allows(before, to):
-            raise IllegalStep(f"{row.TABLE.kind}: {before} -> {to}")
-        row.set_reason(reason)
-        moved = before != to
-        changed = moved or before_reason != (row.reason_code, row.reason_params, row.reason_evidence)
-        fields = ["state", "reason_code", "reason_params", "reason_evidence"] if changed else []
-        for name, value in (values or {}).items():
-            if getattr(row, name) != value:
-                setattr(row, name, value)
-                fields.append(name)
+        before = row.state
+        fields = _take_step(row, Step(to=to, reason=reason, values=values or {}))
         if not fields:
             _copy(row, obj)
             return True
-        if moved:
-            row.state, row.state_since = to, timezone.now()
-            fields.append("state_since")
         row.save(update_fields=[*fields, "updated_at"])
-        if moved:
-            audit.record(
-                actor=actor,
-                verb=verb or f"{row.TABLE.kind}.{to}",
-                obj=row,
-                detail={"from": before, "to": to, "reason": row.reason_code, "params": row.reason_params},
-            )
+        if before != to:
+            audit.record(actor=actor, verb=verb or _verb(row), obj=row, detail=_detail(row, before))
             for hook in _hooks.get(row.TABLE.kind, ()):
                 hook(row, before, to)
         live.announce(row)
@@ -84,6 +69,93 @@ def transition(
     return True
 
 
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Where one row of many goes: the same as the arguments of ``transition``.
+
+    ``unless_poked`` are columns that are written only while nobody has asked for another look at the row: its
+    ``due_at`` is not past.
+    """
+
+    to: str
+    reason: Reason | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    unless_poked: Mapping[str, Any] = field(default_factory=dict)
+
+
+def transition_many(
+    model: Any,
+    pks: Iterable[UUID],
+    plan: Callable[[Any], Step | None],
+    *,
+    actor: Actor,
+    joins: Collection[str] = (),
+    skip_locked: bool = False,
+) -> None:
+    """Move many rows of one model, each as ``transition`` moves one, in two statements whatever their number.
+
+    ``plan(row)`` is called with each locked row (``joins`` are read with it) and answers its step, or None to leave
+    it; it must be pure, since it runs inside the transaction. With ``skip_locked`` rows that another transaction holds
+    are left out instead of waited for. There is no claim: what this may write is what a watch may, whoever has the row.
+
+    Raises ``IllegalStep`` and writes nothing when the table lacks one of the steps.
+    """
+    with transaction.atomic():
+        locked = model.objects.as_system().select_for_update(of=("self",), skip_locked=skip_locked)
+        written, entries = [], []
+        names: set[str] = set()
+        moved: list[tuple[Any, str]] = []
+        for row in locked.select_related(*joins).filter(pk__in=list(pks)).order_by("pk"):
+            step = plan(row)
+            if step is None:
+                continue
+            before = row.state
+            fields = _take_step(row, step)
+            if not fields:
+                continue
+            names.update(fields)
+            written.append(row)
+            if before != row.state:
+                moved.append((row, before))
+                entries.append(audit.entry(actor=actor, verb=_verb(row), obj=row, detail=_detail(row, before)))
+        if written:
+            bulk.write(model, written, sorted(names), entries)
+            for row, before in moved:
+                for hook in _hooks.get(row.TABLE.kind, ()):
+                    hook(row, before, row.state)
+            live.announce_many(written)
+
+
+def _take_step(row: Any, step: Step) -> list[str]:
+    """Change the locked row in memory; the names of the columns that differ. Raises ``IllegalStep``."""
+    before, before_reason = row.state, (row.reason_code, row.reason_params, row.reason_evidence)
+    if not row.TABLE.allows(before, step.to):
+        raise IllegalStep(f"{row.TABLE.kind}: {before} -> {step.to}")
+    row.set_reason(step.reason)
+    moved = before != step.to
+    changed = moved or before_reason != (row.reason_code, row.reason_params, row.reason_evidence)
+    fields = ["state", "reason_code", "reason_params", "reason_evidence"] if changed else []
+    values = dict(step.values)
+    if step.unless_poked and (row.due_at is None or row.due_at > timezone.now()):
+        values |= step.unless_poked
+    for name, value in values.items():
+        if getattr(row, name) != value:
+            setattr(row, name, value)
+            fields.append(name)
+    if moved:
+        row.state, row.state_since = step.to, timezone.now()
+        fields.append("state_since")
+    return fields
+
+
+def _verb(row: Any) -> str:
+    return f"{row.TABLE.kind}.{row.state}"
+
+
+def _detail(row: Any, before: str) -> dict[str, Any]:
+    return {"from": before, "to": row.state, "reason": row.reason_code, "params": row.reason_params}
+
+
 def _copy(row: Any, obj: Any) -> None:
-    for field in row._meta.concrete_fields:
-        setattr(obj, field.attname, getattr(row, field.attname))
+    for column in row._meta.concrete_fields:
+        setattr(obj, column.attname, getattr(row, column.attname))

@@ -7,6 +7,7 @@ only a live look may end a launch or give its quota back, so a watch acts on for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -46,12 +47,16 @@ AFTER_REFUSAL_S = 2.0
 LOOK_AGAIN_S: Mapping[str, float] = {
     S.QUEUED: 30.0,
     S.STARTING: 10.0,
-    S.RUNNING: 300.0,
+    S.RUNNING: 300.0,  # while something is wrong with it
     S.STOPPING: 3.0,
     S.DELETING: 3.0,
     S.UNREACHABLE: 15.0,
     S.FAILED: 3.0,
 }
+
+
+#: What runs as it should is looked at with all others, in each complete list of the watch, and not by itself.
+WHEN_TOLD = math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +86,8 @@ class Seen:
 class Decision:
     """The state to be in, why, which columns change with it, and when to look again.
 
-    ``at_rest`` says that the cluster has confirmed the end of the last pod: the quota is free.
+    ``at_rest`` says that the cluster has confirmed the end of the last pod: the quota is free. ``again_s`` None: at
+    once; `WHEN_TOLD`: when the watch or a person says so.
     """
 
     to: str
@@ -117,7 +123,9 @@ def _launched(instance: Instance, seen: Seen, now: datetime, timeout_s: float) -
     if finding is not None and finding.code in CLUSTER_AWAY | {"node_lost"}:
         return _stay(S.UNREACHABLE, reason_of(finding), values)
     if pod is not None and pod.ready and not pod.deleting:
-        return _stay(S.RUNNING, _after_restart(instance, pod), values)
+        came_back = _after_restart(instance, pod)
+        again_s = WHEN_TOLD if came_back is None else LOOK_AGAIN_S[S.RUNNING]
+        return Decision(to=S.RUNNING, reason=came_back, values=values, again_s=again_s)
     if finding is None:
         if instance.ready_at is not None and pod is not None and not pod.deleting and not _restarted(instance, pod):
             return _stay(S.RUNNING, Reason(code="instance_not_answering"), values)

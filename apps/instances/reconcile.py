@@ -26,7 +26,7 @@ from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
 from apps.instances import launching, looking, rotating, selectors, strays
-from apps.instances.decide import Decision, Seen, decide
+from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
 from apps.instances.states import LAUNCHED, InstanceState
@@ -256,6 +256,8 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
     if not moved:
         return timezone.now()
     if decision.at_rest and instance.state not in LAUNCHED:
+        return None
+    if decision.again_s == WHEN_TOLD:
         return None
     return timezone.now() + timedelta(seconds=decision.again_s or 0.0)
 

@@ -4,8 +4,10 @@ is looked at live by the reconciler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,50 +18,96 @@ from apps.clusters import events
 from apps.clusters.states import ClusterState
 from apps.core import actors, crashpoints, reconciling
 from apps.core.reasons import Reason
-from apps.core.transitions import transition
+from apps.core.states import IllegalStep
+from apps.core.transitions import Step, transition_many
 from apps.instances import selectors
-from apps.instances.decide import Seen, decide, of_this_launch, own_pod
+from apps.instances.decide import Seen, decide, of_this_launch, own_pod, progress
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
-from apps.instances.states import LAUNCHED, InstanceState
+from apps.instances.states import ALIVE, LAUNCHED, InstanceState
 from kubekit import names
-from kubekit.events import observe_event
+from kubekit.events import EventNote, observe_event
 from kubekit.observe import InstanceObservation, PodObservation, observe_pod
 
+log = logging.getLogger(__name__)
 Raw = dict[str, Any]
 WATCHER = actors.system("watcher")
 S = InstanceState
 FORWARD = frozenset({S.STARTING, S.RUNNING})
+WITH_POD = LAUNCHED | {S.STOPPING, S.DELETING}
 #: Warnings that come again and again while a program starts or crashes; the pod's own status tells what they mean.
 CHATTER = frozenset({"Unhealthy", "BackOff"})
 
 
-def pod_changed(cluster_id: UUID, change: str, raw: Raw) -> None:
-    """A pod of an instance was made, changed or went."""
-    pod = observe_pod(raw)
-    instance = _instance(cluster_id, pod.labels)
-    if instance is None or instance.state == S.DELETED:
-        return
-    if change == "DELETED" or instance.state not in LAUNCHED or own_pod(instance, pod) is None or pod.deleting:
-        reconciling.send_hint(KIND, instance.pk)
-        return
-    if not _step_forward(instance, pod):
-        reconciling.send_hint(KIND, instance.pk)
+def pods_changed(cluster_id: UUID, changes: Sequence[tuple[str, Raw]]) -> None:
+    """Pods of instances were made, changed or went. Of each instance the newest message counts."""
+    newest: dict[UUID, PodObservation] = {}
+    look: set[UUID] = set()
+    for change, raw in changes:
+        pod = observe_pod(raw)
+        pk = _uuid(pod.labels.get(names.ID))
+        if pk is not None:
+            newest[pk] = pod
+            if change == "DELETED":
+                look.add(pk)
+    _take_in(cluster_id, newest, look)
 
 
-def _step_forward(instance: Instance, pod: PodObservation) -> bool:
-    """Store progress that needs no second look; False when the reconciler should look."""
-    seen = Seen(observation=_of_pod(pod), live=False)
-    decision = decide(instance, seen, now=timezone.now(), timeout_s=settings.PORTAL_START_TIMEOUT_S)
-    forward = decision.to in FORWARD and instance.state in {S.STARTING, S.QUEUED, decision.to}
-    if not forward or (decision.reason is not None and decision.to != S.RUNNING):
-        return False
-    before = instance.state
-    came_up = decision.to == S.RUNNING and before != S.RUNNING
-    transition(instance, decision.to, actor=WATCHER, reason=decision.reason, expect={before}, values=decision.values)
+def _take_in(cluster_id: UUID, pods: Mapping[UUID, PodObservation], look: set[UUID], *, listed: bool = False) -> None:
+    """Store progress that needs no second look, for all of them at once; have a worker look at the others.
+
+    ``look``: those that a worker should look at in any case. ``listed`` says that all pods were read just now.
+    """
+    now = timezone.now()
+    met: set[UUID] = set()
+    came_up = False
+
+    def plan(instance: Instance) -> Step | None:
+        nonlocal came_up
+        met.add(instance.pk)
+        if instance.queue.cluster_id != cluster_id or instance.state == S.DELETED:
+            look.discard(instance.pk)
+            return None
+        if instance.pk in look:
+            return None
+        step = _step_forward(instance, pods[instance.pk], now, listed=listed)
+        if step is None:
+            look.add(instance.pk)
+        came_up |= step is not None and step.to == S.RUNNING and instance.state != S.RUNNING
+        return step
+
+    try:
+        transition_many(Instance, pods, plan, actor=WATCHER, joins=("queue", "image", "home"), skip_locked=True)
+    except IllegalStep:
+        log.exception("what a watch said of %d instances is looked at one by one", len(pods))
+        look |= met
     if came_up:
         crashpoints.reach("watch-instance-up")
-    return not came_up  # once up, a live look fetches the events and sets when to look next
+    # Those that nobody met are held by a transaction at this moment, or are no rows.
+    for pk in look | (pods.keys() - met):
+        reconciling.send_hint(KIND, pk)
+
+
+def _step_forward(instance: Instance, pod: PodObservation, now: datetime, *, listed: bool) -> Step | None:
+    """The next step of a locked row; None when the reconciler should look."""
+    if instance.state not in LAUNCHED or own_pod(instance, pod) is None or pod.deleting:
+        return None
+    timeout_s = settings.PORTAL_START_TIMEOUT_S
+    seen = Seen(observation=_of_pod(pod), live=False)
+    decision = decide(instance, seen, now=now, timeout_s=timeout_s)
+    back = listed and instance.state == S.UNREACHABLE and instance.reason_code == "cluster_unreachable"
+    expected = instance.state in {S.STARTING, S.QUEUED, decision.to} or back
+    if decision.to not in FORWARD or not expected or (decision.reason is not None and decision.to != S.RUNNING):
+        return None
+    values = dict(decision.values)
+    settled: dict[str, Any] = {}
+    if decision.to == S.RUNNING:
+        if "ready" not in instance.stages:  # what only Events tell has been told by now
+            values |= progress(instance, pod, events.notes(instance.last_events), now=now, timeout_s=timeout_s)
+        owed = instance.next_key or instance.observed_generation < instance.generation
+        if instance.state != S.RUNNING and decision.reason is None and not owed:
+            settled["due_at"] = None
+    return Step(to=decision.to, reason=decision.reason, values=values, unless_poked=settled)
 
 
 def _of_pod(pod: PodObservation) -> InstanceObservation:
@@ -75,18 +123,27 @@ def _of_pod(pod: PodObservation) -> InstanceObservation:
     )
 
 
-def event_came(cluster_id: UUID, raw: Raw, labels: Mapping[str, str]) -> None:
-    """An event about something of ours: kept for the page; a warning is looked at live."""
-    if labels.get(names.KIND) != KIND:
+def events_came(cluster_id: UUID, told: Sequence[tuple[Raw, Mapping[str, str]]]) -> None:
+    """Events about things of ours: kept for the page; a warning is looked at live."""
+    said: dict[UUID, list[EventNote]] = defaultdict(list)
+    for raw, labels in told:
+        pk = _uuid(labels.get(names.ID))
+        if labels.get(names.KIND) == KIND and pk is not None:
+            said[pk].append(observe_event(raw))
+    if not said:
         return
-    instance = _instance(cluster_id, labels)
-    if instance is None or instance.state == S.DELETED:
-        return
-    note = observe_event(raw)
-    if not of_this_launch(instance, (note,)) or not events.keep(instance, note):
-        return
-    if note.warning and note.reason not in CHATTER and instance.state in LAUNCHED:
-        reconciling.send_hint(KIND, instance.pk)
+
+    def wanted(instance: Instance, note: EventNote) -> bool:
+        here = instance.queue.cluster_id == cluster_id and instance.state != S.DELETED
+        return here and bool(of_this_launch(instance, (note,)))
+
+    look = {
+        instance.pk
+        for instance, note in events.keep_many(Instance, said, wanted)
+        if note.warning and note.reason not in CHATTER and instance.state in LAUNCHED
+    }
+    for pk in look:
+        reconciling.send_hint(KIND, pk)
 
 
 def node_gone(cluster_id: UUID, node: str) -> None:
@@ -96,52 +153,51 @@ def node_gone(cluster_id: UUID, node: str) -> None:
 
 
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
-    """After each complete list: look at each instance whose pod is missing, not as the row has it, or one too many."""
-    listed = {pod.labels.get(names.ID): pod for pod in map(observe_pod, raws)}
-    with_pod = selectors.on_cluster(cluster_id, states=LAUNCHED | {S.STOPPING, S.DELETING})
-    for pk, state in with_pod.values_list("pk", "state"):
-        pod = listed.get(str(pk))
-        if pod is None or (pod.ready and not pod.deleting) != (state == S.RUNNING):
-            reconciling.send_hint(KIND, pk)
-    at_rest = selectors.on_cluster(cluster_id, states={S.STOPPED, S.FAILED})
-    for pk in at_rest.filter(pk__in=_uuids(listed)).values_list("pk", flat=True):
+    """After each complete list: bring every row to it whose pod is missing, not as the row has it, or one too many."""
+    listed: dict[UUID, PodObservation] = {}
+    for pod in map(observe_pod, raws):
+        pk = _uuid(pod.labels.get(names.ID))
+        if pk is not None:
+            listed[pk] = pod
+    look: set[UUID] = set()
+    other: dict[UUID, PodObservation] = {}
+    for pk, state in selectors.on_cluster(cluster_id, states=ALIVE).values_list("pk", "state"):
+        found = listed.get(pk)
+        if state in WITH_POD:
+            if found is None:
+                look.add(pk)
+            elif (found.ready and not found.deleting) != (state == S.RUNNING):
+                other[pk] = found
+        elif found is not None:
+            look.add(pk)
+    for pk in look:
         reconciling.send_hint(KIND, pk)
+    if other:
+        _take_in(cluster_id, other, set(), listed=True)
 
 
-def _uuids(texts: Iterable[str | None]) -> list[UUID]:
-    """Those that are ids; labels can hold anything."""
-    found: list[UUID] = []
-    for text in texts:
-        with suppress(ValueError):
-            found.append(UUID(text or ""))
-    return found
+def _uuid(text: str | None) -> UUID | None:
+    """The id in a label; labels can hold anything."""
+    try:
+        return UUID(text or "")
+    except ValueError:
+        return None
 
 
 def cluster_moved(cluster: Any, before: str, after: str) -> None:
     """The cluster went away or came back: its instances say so, and are looked at when it is back."""
     if after == ClusterState.UNREACHABLE:
-        for instance in selectors.on_cluster(cluster.pk, states={S.QUEUED, S.STARTING, S.RUNNING}):
-            transition(
-                instance,
-                S.UNREACHABLE,
-                actor=WATCHER,
-                reason=Reason(code="cluster_unreachable"),
-                expect={instance.state},
-            )
+        alive = selectors.on_cluster(cluster.pk, states={S.QUEUED, S.STARTING, S.RUNNING})
+        away = Step(to=S.UNREACHABLE, reason=Reason(code="cluster_unreachable"))
+        transition_many(
+            Instance,
+            list(alive.values_list("pk", flat=True)),
+            lambda instance: away if instance.state in {S.QUEUED, S.STARTING, S.RUNNING} else None,
+            actor=WATCHER,
+            joins=("queue",),
+        )
     elif before == ClusterState.UNREACHABLE:
         for pk in selectors.on_cluster(cluster.pk, states={S.UNREACHABLE, S.STOPPING, S.DELETING}).values_list(
             "pk", flat=True
         ):
             reconciling.hint(KIND, pk)
-
-
-def _instance(cluster_id: UUID, labels: Mapping[str, str]) -> Instance | None:
-    """The row behind the labels, when it is on that cluster."""
-    try:
-        pk = UUID(labels.get(names.ID, ""))
-    except ValueError:
-        return None
-    instance = selectors.for_reconcile(pk)
-    if instance is None or instance.queue.cluster_id != cluster_id:
-        return None
-    return instance

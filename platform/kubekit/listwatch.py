@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 
 #: The server is asked to end each watch after this long, which also bounds how long a dead one goes unnoticed. Ending
 #: well costs one request and no list. (Waiting for bookmarks would not do: they come about every 60 s.)
-WATCH_S = 50
-#: Silence for longer than a whole watch means that the connection is half open (failure F1).
-READ_TIMEOUT_S = 58.0
+WATCH_S = 44
+#: Silence for longer than a whole watch means that the connection is half open (failure F1). With the list that
+#: follows, what happened meanwhile is known within a minute.
+READ_TIMEOUT_S = 50.0
 #: The whole list is read again this often even when all seems well.
 RELIST_S = 600.0
 _FIRST_DELAY_S = 0.5

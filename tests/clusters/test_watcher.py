@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from apps.clusters import contact, watcher, watching
 from apps.clusters.watcher import Watcher
@@ -53,14 +54,20 @@ def event(about: str, kind: str = "Pod", namespace: str = "mlp-q") -> dict[str, 
     return {"reason": "Pulling", "involvedObject": {"kind": kind, "namespace": namespace, "name": about}}
 
 
+async def told(watch: Watcher, resource: str, change: str, raw: dict[str, Any]) -> None:
+    """One message of a watch, handed over."""
+    await watch._changed(resource, change, raw)
+    await watch.settle()
+
+
 async def test_only_our_objects_of_the_label_reach_the_handler_in_order(watch: Watcher) -> None:
     heard: list[tuple[str, str]] = []
     watching.on_object("pods", "instance", lambda pk, kind, raw: heard.append((kind, raw["metadata"]["name"])))
-    await watch._changed("pods", "ADDED", obj("a"))
-    await watch._changed("pods", "ADDED", obj("b", "attempt"))
-    await watch._changed("pods", "ADDED", obj("c", install="another portal"))
-    await watch._changed("pods", "ADDED", {"metadata": {"name": "d", "uid": "d"}})
-    await watch._changed("pods", "DELETED", obj("a"))
+    await told(watch, "pods", "ADDED", obj("a"))
+    await told(watch, "pods", "ADDED", obj("b", "attempt"))
+    await told(watch, "pods", "ADDED", obj("c", install="another portal"))
+    await told(watch, "pods", "ADDED", {"metadata": {"name": "d", "uid": "d"}})
+    await told(watch, "pods", "DELETED", obj("a"))
     assert heard == [("ADDED", "a"), ("DELETED", "a")]
 
 
@@ -81,41 +88,99 @@ async def test_a_handlers_fault_is_logged_and_the_next_event_still_arrives(watch
         raise RuntimeError("a fault")
 
     watching.on_object("pods", "instance", handler)
-    await watch._changed("pods", "ADDED", obj("a"))
-    await watch._changed("pods", "MODIFIED", obj("a"))
+    await told(watch, "pods", "ADDED", obj("a"))
+    await told(watch, "pods", "MODIFIED", obj("a"))
     assert heard == ["ADDED", "MODIFIED"]
     assert "a fault" in caplog.text
+
+
+async def test_what_comes_together_is_handed_over_together_and_in_order(watch: Watcher) -> None:
+    heard: list[list[tuple[str, str]]] = []
+    told_of: list[list[str]] = []
+    watching.on_objects(
+        "pods", "instance", lambda pk, changes: heard.append([(kind, raw["metadata"]["name"]) for kind, raw in changes])
+    )
+    watching.on_events(lambda pk, told: told_of.append([raw["involvedObject"]["name"] for raw, _labels in told]))
+    await watch._changed("pods", "ADDED", obj("a"))
+    await watch._changed("events", "ADDED", event("a"))
+    await watch._changed("pods", "MODIFIED", obj("b"))
+    await watch._changed("events", "ADDED", event("b"))
+    await watch._changed("pods", "DELETED", obj("a"))
+    assert heard == []
+    await watch.settle()
+    assert heard == [[("ADDED", "a"), ("MODIFIED", "b"), ("DELETED", "a")]]
+    assert told_of == [["a", "b"]]
+
+
+async def test_a_list_comes_after_what_the_watch_said_before_it(watch: Watcher) -> None:
+    heard: list[str] = []
+    watching.on_object("pods", "instance", lambda pk, kind, raw: heard.append(raw["metadata"]["name"]))
+    watching.on_resync("pods", "instance", lambda pk, items: heard.append(f"list of {len(items)}"))
+    await watch._changed("pods", "ADDED", obj("a"))
+    await watch._synced("pods", [obj("a"), obj("b")])
+    assert heard == ["a", "list of 2"]
+
+
+async def test_the_watches_wait_when_what_they_said_piles_up(watch: Watcher, monkeypatch) -> None:
+    heard: list[str] = []
+    watching.on_object("pods", "instance", lambda pk, kind, raw: heard.append(raw["metadata"]["name"]))
+    monkeypatch.setattr(watcher, "MOST_WAITING", 3)
+    for name in "abcd":
+        await watch._changed("pods", "ADDED", obj(name))
+    assert heard == ["a", "b", "c"]
+
+
+async def test_while_the_database_is_away_what_was_said_is_kept_and_told_again(
+    watch: Watcher, monkeypatch, caplog
+) -> None:
+    heard: list[int] = []
+    monkeypatch.setattr(watcher, "DATABASE_AWAY_S", (0.0, 0.0, 0.0))
+
+    def handler(pk: uuid.UUID, changes: Any) -> None:
+        heard.append(len(changes))
+        if len(heard) < 3:
+            raise OperationalError("the database system is starting up")
+
+    watching.on_objects("pods", "instance", handler)
+    await told(watch, "pods", "ADDED", obj("a"))
+    assert heard == [1, 1, 1]
+    assert "what a cluster said waits" in caplog.text
+    monkeypatch.setattr(watcher, "DATABASE_AWAY_S", ())
+    heard.clear()
+    await told(watch, "pods", "ADDED", obj("b"))
+    assert heard == [1]
+    assert "is given up" in caplog.text
 
 
 async def test_events_carry_the_labels_of_what_they_are_about(watch: Watcher) -> None:
     heard: list[tuple[str, str]] = []
     watching.on_event(lambda pk, raw, labels: heard.append((raw["involvedObject"]["name"], labels[names.KIND])))
     await watch._synced("pods", [obj("a")])
-    await watch._changed("events", "ADDED", event("a"))
-    await watch._changed("events", "DELETED", event("a"))
-    await watch._changed("events", "ADDED", event("foreign", namespace="default"))
+    await told(watch, "events", "ADDED", event("a"))
+    await told(watch, "events", "DELETED", event("a"))
+    await told(watch, "events", "ADDED", event("foreign", namespace="default"))
     assert heard == [("a", "instance")]
 
 
 async def test_an_event_that_comes_before_its_object_waits_for_it_and_not_for_ever(watch: Watcher, monkeypatch) -> None:
     heard: list[str] = []
     watching.on_event(lambda pk, raw, labels: heard.append(raw["involvedObject"]["name"]))
-    await watch._changed("events", "ADDED", event("early"))
-    await watch._changed("events", "ADDED", event("late"))
+    await told(watch, "events", "ADDED", event("early"))
+    await told(watch, "events", "ADDED", event("late"))
     assert heard == []
-    await watch._changed("pods", "ADDED", obj("early"))
+    await told(watch, "pods", "ADDED", obj("early"))
     assert heard == ["early"]
     monkeypatch.setattr(watcher, "EVENT_WAITS_S", -1.0)
-    await watch._changed("pods", "ADDED", obj("late"))
+    await told(watch, "pods", "ADDED", obj("late"))
     assert heard == ["early"]
 
 
 async def test_the_last_events_of_a_deleted_object_still_arrive(watch: Watcher) -> None:
     heard: list[str] = []
     watching.on_event(lambda pk, raw, labels: heard.append(raw["reason"]))
-    await watch._changed("pods", "ADDED", obj("a"))
-    await watch._changed("pods", "DELETED", obj("a"))
-    await watch._changed("events", "ADDED", event("a"))
+    await told(watch, "pods", "ADDED", obj("a"))
+    await told(watch, "pods", "DELETED", obj("a"))
+    await told(watch, "events", "ADDED", event("a"))
     assert heard == ["Pulling"]
 
 
@@ -149,7 +214,7 @@ async def test_pods_of_others_count_for_room_and_heartbeats_write_nothing(watch:
     assert stored == []  # half of the picture would show the node as empty
     await watch._synced("pods", [foreign])
     await asyncio.sleep(0.1)
-    await watch._changed("nodes", "MODIFIED", node)
+    await told(watch, "nodes", "MODIFIED", node)
     await asyncio.sleep(0.05)
     flush.cancel()
     assert [rows["n"]["requested"] for rows in stored] == [{"cpu_millis": 1000, "pods": 1}]

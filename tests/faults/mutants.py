@@ -48,7 +48,7 @@ WRITING, WATCHING, QUEUEING, QUOTA = (
 
 MUTANTS = (
     Mutant("F1", STREAMS, "sock_read=read_timeout_s", "sock_read=None", f"{WATCHING}::test_f01_a_half_open_watch"),
-    Mutant("F1", LISTWATCH, "READ_TIMEOUT_S = 58.0", "READ_TIMEOUT_S = 3600.0", f"{WATCHING}::test_f01_no_watch"),
+    Mutant("F1", LISTWATCH, "READ_TIMEOUT_S = 50.0", "READ_TIMEOUT_S = 3600.0", f"{WATCHING}::test_f01_no_watch"),
     Mutant("F2", STREAMS, 'if event.get("type") == "ERROR":', "if False:", f"{WATCHING}::test_f02"),
     Mutant("F2", LISTWATCH, "            except KubeError as error:\n", "            except IndexError as error:\n", f"{WATCHING}::test_f02"),
     Mutant("F4", RECONCILE, "            return self.look()\n        except QuotaExceeded", "            return self.refuse(Conflict('taken'))\n        except QuotaExceeded", f"{WRITING}::test_f04"),

@@ -13,7 +13,7 @@ from kubekit.listwatch import ListWatch
 from tests.faults.proxy import PATIENCE_S
 from tests.faults.world import World
 
-#: In place of 58 s of silence and back-off up to half a minute.
+#: In place of 50 s of silence and back-off up to half a minute.
 QUICK = {"read_timeout_s": 1.5, "first_delay_s": 0.05, "longest_delay_s": 0.2}
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from apps.clusters.states import ClusterState
 from apps.core import actors
@@ -29,16 +32,133 @@ def test_a_ready_pod_makes_it_running_without_asking_the_cluster(world: World, h
     world.cluster.make_pod()
     pod = world.cluster.run_pod()
     world.cluster.calls.clear()
-    watch.pod_changed(world.queue.cluster_id, "MODIFIED", pod)
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
     instance.refresh_from_db()
     assert instance.state == S.RUNNING
     assert world.cluster.calls == []
 
 
+def test_what_runs_is_not_looked_at_again_by_itself(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    pod = world.cluster.run_pod()
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    instance.refresh_from_db()
+    assert (instance.state, instance.due_at, hints) == (S.RUNNING, None, [])
+    # Nor does a look that finds it running ask for another one.
+    assert world.reconcile(instance).due_at is None
+
+
+def test_a_look_that_somebody_asked_for_meanwhile_is_not_forgotten(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    pod = world.cluster.run_pod()
+    asked = timezone.now()
+    Instance.objects.as_system().filter(pk=instance.pk).update(due_at=asked)
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    instance.refresh_from_db()
+    assert (instance.state, instance.due_at) == (S.RUNNING, asked)
+
+
+def test_the_stages_have_what_only_events_told(world: World, hints: list[Hint]) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    pod = world.cluster.make_pod()
+    pulled = world.cluster.event("Pulled", 'Successfully pulled image "x" in 2s', about=pod, warning=False)
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
+    pulled["lastTimestamp"] = at.isoformat()
+    watch.events_came(world.queue.cluster_id, [(pulled, pod["metadata"]["labels"])])
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", world.cluster.run_pod())])
+    instance.refresh_from_db()
+    assert instance.state == S.RUNNING
+    assert datetime.fromisoformat(instance.stages["image"]) == at
+
+
+def started(world: World, count: int) -> tuple[list[Instance], list[dict[str, Any]]]:
+    """So many instances on their way up, and their pods as the cluster reports them once they are ready."""
+    instances, pods = [], []
+    for _ in range(count):
+        instance = world.create()
+        world.reconcile(instance)
+        world.cluster.make_pod()
+        pods.append(copy.deepcopy(world.cluster.run_pod()))
+        world.cluster.remove_pod()
+        instances.append(instance)
+    return instances, pods
+
+
+def test_many_that_come_up_cost_two_statements_and_no_look(
+    world: World, hints: list[Hint], django_assert_num_queries: Any
+) -> None:
+    instances, pods = started(world, 3)
+    hints.clear()
+    world.cluster.calls.clear()
+    with django_assert_num_queries(4):  # the savepoint of the test's transaction is two of them
+        watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod) for pod in pods])
+    assert {Instance.objects.as_system().get(pk=row.pk).state for row in instances} == {S.RUNNING}
+    assert AuditEntry.objects.as_system().filter(verb="instance.running").count() == 3
+    assert (hints, world.cluster.calls) == ([], [])
+
+
+def test_after_a_list_all_that_came_up_unseen_cost_three_statements_and_no_look(
+    world: World, hints: list[Hint], django_assert_num_queries: Any
+) -> None:
+    instances, pods = started(world, 3)
+    hints.clear()
+    with django_assert_num_queries(5):
+        watch.pods_listed(world.queue.cluster_id, pods)
+    assert {Instance.objects.as_system().get(pk=row.pk).state for row in instances} == {S.RUNNING}
+    with django_assert_num_queries(1):
+        watch.pods_listed(world.queue.cluster_id, pods)
+    assert hints == []
+
+
+def test_one_trouble_among_many_holds_nobody_up(world: World, hints: list[Hint]) -> None:
+    instances, pods = started(world, 3)
+    del pods[1]["status"]["conditions"]
+    pods[1]["metadata"]["deletionTimestamp"] = "2026-11-30T10:00:00Z"
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod) for pod in pods])
+    states = [Instance.objects.as_system().get(pk=row.pk).state for row in instances]
+    assert states == [S.RUNNING, S.STARTING, S.RUNNING]
+    assert [hint.args[1] for hint in hints] == [str(instances[1].pk)]
+
+
+def test_of_several_messages_the_newest_counts_and_a_pod_that_went_is_looked_at(
+    world: World, hints: list[Hint]
+) -> None:
+    (instance,), (pod,) = started(world, 1)
+    going = copy.deepcopy(pod)
+    going["metadata"]["uid"] = "the one before"
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod), ("DELETED", going)])
+    instance.refresh_from_db()
+    assert instance.state == S.STARTING
+    assert hinted(hints, instance)
+
+
+def test_a_cluster_that_is_back_has_its_instances_back_with_the_list(world: World, hints: list[Hint]) -> None:
+    (instance,), (pod,) = started(world, 1)
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    transition(world.queue.cluster, ClusterState.UNREACHABLE, actor=actors.system("test"))
+    instance.refresh_from_db()
+    assert (instance.state, instance.reason_code) == (S.UNREACHABLE, "cluster_unreachable")
+    # A watch's message may be an old one: only the list is believed.
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    instance.refresh_from_db()
+    assert instance.state == S.UNREACHABLE
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    instance.refresh_from_db()
+    assert (instance.state, instance.reason_code) == (S.RUNNING, "")
+
+
 def test_a_deleted_pod_only_wakes(world: World, hints: list[Hint]) -> None:
     instance = world.running()
     hints.clear()
-    watch.pod_changed(world.queue.cluster_id, "DELETED", world.cluster.one("Pod"))
+    watch.pods_changed(world.queue.cluster_id, [("DELETED", world.cluster.one("Pod"))])
     instance.refresh_from_db()
     assert instance.state == S.RUNNING
     assert hinted(hints, instance)
@@ -52,7 +172,7 @@ def test_an_old_message_of_an_earlier_launch_changes_nothing(world: World, hints
     world.cluster.remove_pod()
     world.reconcile(instance)
     assert instance.state == S.STARTING
-    watch.pod_changed(world.queue.cluster_id, "MODIFIED", old)
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", old)])
     instance.refresh_from_db()
     assert instance.state == S.STARTING
 
@@ -63,7 +183,7 @@ def test_trouble_is_looked_at_live(world: World, hints: list[Hint]) -> None:
     world.cluster.make_pod()
     hints.clear()
     pod = world.cluster.wait("ErrImagePull", "not found")
-    watch.pod_changed(world.queue.cluster_id, "MODIFIED", pod)
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
     instance.refresh_from_db()
     assert instance.state == S.STARTING
     assert hinted(hints, instance)
@@ -74,7 +194,7 @@ def test_a_pod_of_another_cluster_with_our_label_is_ignored(world: World, hints:
     world.reconcile(instance)
     world.cluster.make_pod()
     hints.clear()
-    watch.pod_changed(instance.pk, "MODIFIED", world.cluster.run_pod())
+    watch.pods_changed(instance.pk, [("MODIFIED", world.cluster.run_pod())])
     instance.refresh_from_db()
     assert instance.state == S.STARTING
     assert hints == []
@@ -87,9 +207,9 @@ def test_events_are_kept_in_plain_words_and_warnings_wake(world: World, hints: l
     hints.clear()
     labels = pod["metadata"]["labels"]
     calm = world.cluster.event("Pulling", 'Pulling image "x"', about=pod, warning=False)
-    watch.event_came(world.queue.cluster_id, calm, labels)
+    watch.events_came(world.queue.cluster_id, [(calm, labels)])
     assert not hinted(hints, instance)
-    watch.event_came(world.queue.cluster_id, world.cluster.event("FailedMount", "no", about=pod), labels)
+    watch.events_came(world.queue.cluster_id, [(world.cluster.event("FailedMount", "no", about=pod), labels)])
     assert hinted(hints, instance)
     instance.refresh_from_db()
     assert {row["sentence"] for row in instance.last_events} == {
@@ -105,7 +225,7 @@ def test_a_probe_that_fails_every_second_neither_wakes_nor_writes_every_second(w
     hints.clear()
     event = world.cluster.event("Unhealthy", "Readiness probe failed", about=pod)
     for count in range(1, 5):
-        watch.event_came(world.queue.cluster_id, {**event, "count": count}, pod["metadata"]["labels"])
+        watch.events_came(world.queue.cluster_id, [({**event, "count": count}, pod["metadata"]["labels"])])
     assert not hinted(hints, instance)
     instance.refresh_from_db()
     assert [row["count"] for row in instance.last_events] == [1]
@@ -117,7 +237,7 @@ def test_at_most_twenty_events_are_kept(world: World) -> None:
     pod = world.cluster.make_pod()
     for number in range(25):
         event = world.cluster.event("Unhealthy", f"try {number}", about=pod, warning=False)
-        watch.event_came(world.queue.cluster_id, event, pod["metadata"]["labels"])
+        watch.events_came(world.queue.cluster_id, [(event, pod["metadata"]["labels"])])
     instance.refresh_from_db()
     assert len(instance.last_events) == 20
 
@@ -163,7 +283,7 @@ def test_a_pod_of_a_stopped_instance_goes_and_is_not_made_again(world: World, hi
     pod = world.cluster.make_pod()
     hints.clear()
     if how == "watch":
-        watch.pod_changed(world.queue.cluster_id, "ADDED", pod)
+        watch.pods_changed(world.queue.cluster_id, [("ADDED", pod)])
     else:
         strange = copy.deepcopy(pod)
         strange["metadata"]["labels"]["mlportal.io/id"] = "anything"
