@@ -35,6 +35,9 @@ DEBIAN_DEV = (
     ("chromium", "/usr/bin/chromium", "the browser that tests use"),
     ("fonts-noto-cjk", "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc", "Chinese in screenshots"),
     ("gettext", "/usr/bin/xgettext", "finds words that are not translated"),
+    ("openssh-client", "/usr/bin/ssh", "enters instances as people do"),
+    ("rsync", "/usr/bin/rsync", "copies folders over SSH, as people do"),
+    ("git", "/usr/bin/git", "is used over SSH, as people do"),
 )
 """Package, a file it brings, and why it is needed."""
 

@@ -29,7 +29,8 @@ INSTANCE = "0b8f6c0e"
 class Instance:
     """A dev instance on a node of its own, in a thread; requests go to its port through the node."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **secrets: str) -> None:
+        self.secrets = {"key": KEY, **secrets}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.node: Node = self.run(self._make(home))
@@ -49,12 +50,13 @@ class Instance:
 
     async def _launch(self, size: str) -> None:
         node = self.node
-        data = {"key": base64.b64encode(KEY.encode()).decode()}
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in self.secrets.items()}
         node.store.create("secrets", {"metadata": {"name": "dev", "namespace": "default"}, "data": data})
         node.claim("home", size)
         volumes = [
             {"name": "home", "persistentVolumeClaim": {"claimName": "home"}},
             {"name": "key", "secret": {"secretName": "dev"}},
+            {"name": "live", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
         ]
         container = {
             "name": "main",
@@ -67,6 +69,7 @@ class Instance:
             "volumeMounts": [
                 {"name": "home", "mountPath": "/root"},
                 {"name": "key", "mountPath": "/etc/mlportal", "readOnly": True},
+                {"name": "live", "mountPath": "/run/mlportal"},
             ],
         }
         spec = {"containers": [container], "volumes": volumes, "restartPolicy": "Always"}

@@ -87,6 +87,7 @@ def sandbox(
         env=env,
         binds=(*image.binds, *own_binds, *binds),
         tmpfs=tuple(memory),
+        links=image.links,
         uid=uid,
         gid=gid,
         workdir=container.get("workingDir") or "/root",

@@ -51,6 +51,8 @@ class Source:
     entrypoint: Path | None
     packages: tuple[Path, ...]
     command: tuple[str, ...]
+    programs: tuple[Path, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
     @property
     def requirements(self) -> Path:
@@ -67,6 +69,8 @@ class Image:
     python: Path
     library_cache: Path
     command: tuple[str, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    """Symbolic links inside: where each is, and what it leads to."""
 
     @property
     def binds(self) -> tuple[Bind, ...]:
@@ -116,6 +120,8 @@ class Images:
                         folder / entry["entrypoint"] if "entrypoint" in entry else None,
                         tuple(folder / name for name in entry.get("packages", [])),
                         tuple(entry["command"]),
+                        tuple(folder / name for name in entry.get("programs", [])),
+                        tuple(sorted(entry.get("links", {}).items())),
                     )
 
     @property
@@ -143,7 +149,7 @@ class Images:
         library_cache = _LIBRARIES
         if base != Path("/usr") and any(base.glob("lib/libpython3*.so*")):  # noqa: ASYNC240 - one folder
             library_cache = await self._library_cache(base)
-        return Image(reference, f"sha256:{content}", place / "venv", base, library_cache, source.command)
+        return Image(reference, f"sha256:{content}", place / "venv", base, library_cache, source.command, source.links)
 
     def prune(self, in_use: str) -> None:
         """Remove what no reference of the table leads to any more, but nothing whose key occurs in `in_use`."""
@@ -187,9 +193,12 @@ class Images:
         for package in source.packages:
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(package, packages / package.name, ignore=ignore, dirs_exist_ok=True)
+        programs = {path: f"mlportal-{path.name}" for path in source.programs}
         if source.entrypoint:
-            target = venv / "bin" / "mlportal-entrypoint"
-            shutil.copyfile(source.entrypoint, target)
+            programs[source.entrypoint] = "mlportal-entrypoint"
+        for path, name in programs.items():
+            target = venv / "bin" / name
+            shutil.copyfile(path, target)
             target.chmod(0o755)
         if source.packages:
             names = " ".join(f"{packages.relative_to(venv)}/{package.name}" for package in source.packages)
@@ -300,7 +309,7 @@ def _hash_of(*files: Path, relative_to: Path | None = None) -> str:
 
 
 def _content_hash(source: Source) -> str:
-    files = [source.requirements, *([source.entrypoint] if source.entrypoint else [])]
+    files = [source.requirements, *([source.entrypoint] if source.entrypoint else []), *source.programs]
     for package in source.packages:
         files += sorted(package.rglob("*.py"))
     return _hash_of(*files, relative_to=source.folder)

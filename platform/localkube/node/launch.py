@@ -268,4 +268,5 @@ def _log_tail(path: Path) -> str:
 
 def _load_image(kept: dict[str, Any]) -> Image:
     paths = {key: Path(kept[key]) for key in ("venv", "python", "library_cache")}
-    return Image(**{**kept, **paths, "command": tuple(kept["command"])})
+    links = tuple((place, target) for place, target in kept.get("links", ()))
+    return Image(**{**kept, **paths, "command": tuple(kept["command"]), "links": links})

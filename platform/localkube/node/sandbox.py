@@ -59,6 +59,7 @@ class Sandbox:
     env: Mapping[str, str] = field(default_factory=dict)
     binds: tuple[Bind, ...] = ()
     tmpfs: tuple[Tmpfs, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
     uid: int = 1000
     gid: int = 1000
     workdir: str = "/root"
@@ -102,6 +103,8 @@ def bwrap_options(
     args += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/mnt", "--dir", "/opt"]
     for target in _MEMORY:
         args += ["--perms", "1777", "--tmpfs", target]
+    for place, target in sandbox.links:
+        args += ["--symlink", target, place]
     mounts: list[tuple[str, list[str]]] = [
         (bind.target, ["--ro-bind" if bind.read_only else "--bind", locate(bind), bind.target])
         for bind in sandbox.binds

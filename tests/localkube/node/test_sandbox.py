@@ -139,8 +139,15 @@ def test_every_image_of_this_repository_has_its_files() -> None:
         assert (source.folder / "Dockerfile").is_file()
         assert all((package / "__init__.py").is_file() for package in source.packages)
         assert source.entrypoint is None or source.entrypoint.is_file()
+        assert all(program.is_file() for program in source.programs)
         lines = [line for line in source.requirements.read_text().splitlines() if line[:1].isalnum()]
         assert all("==" in line for line in lines)
+
+
+def test_links_of_an_image_are_made_inside() -> None:
+    options = bwrap_options(Sandbox(argv=("true",), links=(("/etc/shadow", "/run/mlportal/shadow"),)), system=([], []))
+    at = options.index("/run/mlportal/shadow")
+    assert options[at - 1 : at + 2] == ["--symlink", "/run/mlportal/shadow", "/etc/shadow"]
 
 
 def test_without_a_table_every_image_is_unknown(tmp_path: Path) -> None:
