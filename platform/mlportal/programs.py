@@ -21,8 +21,11 @@ from apps.core import control as loops
 from apps.core import wake
 from mlportal import prepare as preparation
 from mlportal.celery import app
+from mlportal.database import patience
 
 BEAT_S = 20.0
+WEB_PATIENCE_S = 10.0
+"""So long a person waits for one answer of the database; then their page says that it is away."""
 
 
 def prepare() -> None:
@@ -49,6 +52,7 @@ def web(listen: str = "") -> None:
         timeout_graceful_shutdown=3,
     )
     config.load()
+    patience.Connection.patience_s = WEB_PATIENCE_S
     listener = _port(listen) if listen else _unix_socket()
     wake.ring_sweep()  # a predecessor may have died between a commit and its hint
     uvicorn.Server(config).run(sockets=[listener])

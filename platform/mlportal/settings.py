@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mlportal import env, installed, secretfile
+from mlportal.database import patience
 from mlportal.generics import allow_type_arguments
 from mlportal.headers import content_security_policy
 from mlportal.paths import ROOT
@@ -115,7 +116,14 @@ _database_options: dict[str, Any] = {
     "keepalives_count": 3,
     "application_name": "mlportal",
     # Under ASGI each request has a thread of its own, so connections that last are kept in a pool per process.
-    "pool": {"min_size": 0, "max_size": 12, "timeout": 10, "max_idle": 60, "num_workers": 1},
+    "pool": {
+        "connection_class": patience.Connection,
+        "min_size": 0,
+        "max_size": 12,
+        "timeout": 10,
+        "max_idle": 60,
+        "num_workers": 1,
+    },
 }
 if _database.sslmode:
     _database_options["sslmode"] = _database.sslmode

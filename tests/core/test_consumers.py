@@ -8,8 +8,9 @@ import pytest
 from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser
+from django.db import OperationalError
 
-from apps.core import control
+from apps.core import consumers, control
 from mlportal.routing import websocket_urlpatterns
 from tests.tenants import make
 
@@ -41,4 +42,24 @@ async def test_whoever_speaks_is_shown_out(sent: dict[str, Any]) -> None:
     answer = await found.receive_output(timeout=WAIT_S)
     assert (answer["type"], answer["code"]) == ("websocket.close", 4400)
     await found.send_input({"type": "websocket.disconnect", "code": 4400})
+    await found.wait(timeout=WAIT_S)
+
+
+async def test_a_page_whose_rights_cannot_be_read_hears_no_more_and_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumers, "RECHECK_S", 0.01)
+    rights = iter([set()])
+
+    def read(_pk: Any) -> set[str]:
+        for known in rights:
+            return known
+        raise OperationalError("the server has not answered")
+
+    monkeypatch.setattr(consumers, "_groups", read)
+    found, answer = await opened("/live/", await control.in_thread(make.user))
+    assert answer["type"] == "websocket.accept"
+    answer = await found.receive_output(timeout=WAIT_S)
+    assert (answer["type"], answer["code"]) == ("websocket.close", 4503)
+    await found.send_input({"type": "websocket.disconnect", "code": 4503})
     await found.wait(timeout=WAIT_S)

@@ -4,9 +4,10 @@ import select
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
-from mlportal.database import base
+from apps.core import troubles
+from mlportal.database import base, patience
 
 
 @pytest.mark.django_db
@@ -35,7 +36,8 @@ def test_hints_are_kept_and_not_run(hints):
 @pytest.fixture
 def pooled(transactional_db):
     """The backend as the portal's processes use it: connections are kept."""
-    options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 3, "timeout": 10}}
+    pool = {"connection_class": patience.Connection, "min_size": 0, "max_size": 3, "timeout": 10}
+    options = {**connection.settings_dict["OPTIONS"], "pool": pool}
     found = base.DatabaseWrapper({**connection.settings_dict, "OPTIONS": options}, alias="pooled")
     yield found
     found.close()
@@ -78,6 +80,29 @@ def test_connections_that_the_server_ended_are_replaced(pooled):
     assert select.select([kept.fileno()], [], [], 90)[0]
     assert pid_of(pooled) != first
     assert kept.closed
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_an_answer_that_does_not_come_ends_the_connection_and_not_the_portal(pooled, monkeypatch, in_transaction):
+    first = pid_of(pooled)
+    pooled.set_autocommit(not in_transaction)
+    silent = pooled.connection
+    monkeypatch.setattr(patience.Connection, "patience_s", 0.2)
+    with pytest.raises(OperationalError, match=r"not answered for 0\.2 s") as caught, pooled.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(20)")
+    assert (troubles.of(caught.value).status, troubles.of(caught.value).code) == (503, "database_away")
+    assert silent.closed
+    monkeypatch.setattr(patience.Connection, "patience_s", 90.0)
+    pooled.close()
+    assert pid_of(pooled) != first
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [first])
+
+
+def test_whoever_does_not_serve_people_waits_as_long_as_it_takes(pooled):
+    assert patience.Connection.patience_s is None
+    with pooled.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.3)")
 
 
 def test_a_new_connection_needs_no_statement_to_have_the_right_time_zone(transactional_db, monkeypatch):

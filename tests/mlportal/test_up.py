@@ -1,10 +1,14 @@
 """`python -m mlportal up` as a person meets it: real processes, one data folder, one terminal."""
 
+import json
 import os
 import re
 import shutil
 import signal
 import tempfile
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,6 +110,38 @@ def test_a_killed_process_comes_back(portal, name):
     portal.wait(lambda: portal.noted().get(name) not in {None, before[name]})
     portal.wait(lambda: portal.status("/readyz") == 200)
     assert re.search(rf"↻ {name} .*SIGKILL", portal.said())
+
+
+def test_while_the_database_stands_still_people_are_told_so_and_nobody_waits_for_ever(portal):
+    def ask(path, **headers):
+        url = f"http://127.0.0.1:{portal.port}{path}"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=90) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    server = int((portal.home / "pg" / "postmaster.pid").read_text().split()[0])
+    assert ask("/readyz")[0] == 200, "there is a connection that lives"
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    frozen = [server, *map(int, children)]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as threads:
+            page = threads.submit(ask, "/", Cookie="mlportal-session=" + "x" * 32)
+            items = threads.submit(ask, "/api/v1/instances", Authorization="Bearer mlp_nobody")
+            ready = threads.submit(ask, "/readyz")
+            assert ask("/livez")[0] == 200
+            assert ready.result()[0] == 503
+            status, body = page.result()
+            assert status == 503 and "database does not answer just now" in body
+            status, body = items.result()
+            assert (status, json.loads(body)["code"]) == (503, "database_away")
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    portal.wait(lambda: portal.status("/readyz") == 200, seconds=90)
 
 
 def test_ctrl_c_leaves_nothing_and_the_next_start_needs_no_preparation(portal):
