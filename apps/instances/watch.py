@@ -161,12 +161,15 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
             listed[pk] = pod
     look: set[UUID] = set()
     other: dict[UUID, PodObservation] = {}
-    for pk, state in selectors.on_cluster(cluster_id, states=ALIVE).values_list("pk", "state"):
+    rows = selectors.on_cluster(cluster_id, states=ALIVE)
+    for pk, state, uid, restarts in rows.values_list("pk", "state", "pod_uid", "restarts"):
         found = listed.get(pk)
         if state in WITH_POD:
             if found is None:
                 look.add(pk)
-            elif (found.ready and not found.deleting) != (state == S.RUNNING):
+            elif (found.ready and not found.deleting) != (state == S.RUNNING) or (
+                state == S.RUNNING and (found.uid, _restarts(found)) != (uid, restarts)
+            ):
                 other[pk] = found
         elif found is not None:
             look.add(pk)
@@ -174,6 +177,10 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
         reconciling.send_hint(KIND, pk)
     if other:
         _take_in(cluster_id, other, set(), listed=True)
+
+
+def _restarts(pod: PodObservation) -> int:
+    return pod.main.restarts if pod.main is not None else 0
 
 
 def _uuid(text: str | None) -> UUID | None:

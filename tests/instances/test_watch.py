@@ -116,6 +116,22 @@ def test_after_a_list_all_that_came_up_unseen_cost_three_statements_and_no_look(
     assert hints == []
 
 
+def test_a_list_with_another_pod_or_one_that_was_started_again_is_taken_in(world: World, hints: list[Hint]) -> None:
+    (instance,), (pod,) = started(world, 1)
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    pod["metadata"]["uid"] = "another"
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    instance.refresh_from_db()
+    assert (instance.state, instance.pod_uid, instance.reason_code) == (S.RUNNING, "another", "")
+    pod["status"]["containerStatuses"][0] |= {
+        "restartCount": 1,
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-11-30T10:00:00Z"}},
+    }
+    watch.pods_listed(world.queue.cluster_id, [pod])
+    instance.refresh_from_db()
+    assert (instance.state, instance.restarts, instance.reason_code) == (S.RUNNING, 1, "instance_came_back")
+
+
 def test_one_trouble_among_many_holds_nobody_up(world: World, hints: list[Hint]) -> None:
     instances, pods = started(world, 3)
     del pods[1]["status"]["conditions"]
