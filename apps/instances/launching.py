@@ -13,6 +13,7 @@ from apps.core import reconciling
 from apps.core.actors import Actor
 from apps.core.claims import Claim
 from apps.core.transitions import transition
+from apps.instances import ssh
 from apps.instances.models import Instance
 from apps.instances.states import Desired, InstanceState
 
@@ -49,6 +50,7 @@ def begin(instance: Instance, *, actor: Actor, claim: Claim | None = None) -> No
         verb="instance.start",
         values={
             **first_values(),
+            **({} if instance.ssh_host_key else ssh.fresh_host_key()),
             "generation": instance.generation + 1,
             "launch": instance.launch + 1,
             **reconciling.look_now(instance),

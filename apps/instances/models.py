@@ -33,7 +33,7 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     for this one's. ``key`` lives from a start to the stop after it; ``next_key``
     replaces it as soon as the running program has it. ``at_rest`` is True once the cluster has
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
-    instant it was reached, ``object_uids`` the kind of each other object to its UID when it was last applied (what
+    instant it was reached, ``ssh_host_key`` is the same at every launch, ``object_uids`` the kind of each other object to its UID when it was last applied (what
     another made under the same name is not ours to delete).
     """
 
@@ -54,6 +54,8 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     launch = models.PositiveIntegerField(default=0)
     key = SecretField(blank=True, default="", editable=False)
     next_key = SecretField(blank=True, default="", editable=False)
+    ssh_host_key = SecretField(blank=True, default="", editable=False)
+    ssh_host_public = models.CharField(max_length=200, blank=True, default="", editable=False)
     at_rest = models.BooleanField(default=True, editable=False)
     object_uids = models.JSONField(default=dict, editable=False)
     stateful_set_uid = models.CharField(max_length=60, blank=True, default="", editable=False)

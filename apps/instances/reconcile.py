@@ -25,7 +25,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, rotating, selectors, strays
+from apps.instances import launching, looking, rotating, selectors, ssh, strays
 from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -151,7 +151,12 @@ def write(instance: Instance, cluster: KubeCluster, steps: tuple[Step, ...], cla
 
 
 def _apply_secret(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
-    return cluster.apply(build.secret(spec, {"key": instance.key.reveal()}))
+    made = cluster.apply(build.secret(spec, ssh.secret_data(instance)))
+    if instance.pod_uid:
+        # A kubelet looks at a mounted Secret when the pod changes, and else only every minute or two.
+        seen = {"metadata": {"annotations": {names.REFRESHED: str(instance.generation)}}}
+        _unless_absent(lambda: cluster.patch_merge("Pod", spec.namespace, spec.pod_name, seen))
+    return made
 
 
 def _apply_stateful_set(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:

@@ -23,7 +23,7 @@ from apps.core import audit, crashpoints, live, names, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.transitions import transition
-from apps.instances import choices, forecast, launching, selectors
+from apps.instances import choices, forecast, launching, selectors, ssh
 from apps.instances.models import Instance, InstanceMount
 from apps.instances.spec import KIND, amount_of
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
@@ -231,6 +231,7 @@ def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, ima
         launch=1,
         due_at=now,
         **launching.first_values(),
+        **ssh.fresh_host_key(),
     )
     audit.record(actor=actor, verb="instance.create", obj=instance, detail={"image": image.name, "size": size.name})
     live.announce(instance)

@@ -97,8 +97,8 @@ def spec_of(instance: Instance) -> InstanceSpec:
 def objects_of(instance: Instance) -> list[Obj]:
     """All four objects as the portal renders them now, with the key masked."""
     spec = spec_of(instance)
-    secret = build.secret(spec, {"key": ""})
-    secret["data"] = {"key": MASK}
+    secret = build.secret(spec, {})
+    secret["data"] = {"key": MASK, "ssh-host-key": MASK, "authorized_keys": MASK}
     replicas = 1 if instance.wants_to_run else 0
     found = [secret, build.stateful_set(spec, replicas=replicas), build.service(spec)]
     return [*found, build.ingress(spec)] if replicas else found

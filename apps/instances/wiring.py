@@ -17,13 +17,14 @@ from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import on_transition
-from apps.instances import reconcile, selectors, services, watch, wording
+from apps.instances import reconcile, selectors, services, ssh, watch, wording
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
 from apps.tenants import departures
 from apps.tenants import events as queue_events
+from apps.tenants import sshkeys
 from apps.tenants import uses as queue_uses
 from apps.tenants.departures import Departure
 
@@ -44,6 +45,7 @@ def register() -> None:
     reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    sshkeys.on_change(ssh.keys_changed)
     queue_events.register(selectors.events_in)
     departures.register(Departure(end=services.stop_those_of, names=_running_of))
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))

@@ -31,6 +31,8 @@ ID = f"{LABEL_PREFIX}/id"
 GENERATION = f"{LABEL_PREFIX}/generation"
 ATTEMPT = f"{LABEL_PREFIX}/attempt"
 DISPLAY_NAME = f"{LABEL_PREFIX}/name"
+#: Annotation of a pod: the generation that its mounted Secret was last written for.
+REFRESHED = f"{LABEL_PREFIX}/refreshed"
 #: Keeps a finished task pod readable until its result and the end of its log are stored.
 RESULT_FINALIZER = f"{LABEL_PREFIX}/result"
 FIELD_MANAGER = "mlportal"

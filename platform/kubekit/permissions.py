@@ -65,6 +65,8 @@ NEEDED: tuple[Permission, ...] = (
     Permission(kind="GatewayClass", verbs=("list",), optional=True),
     # a new key for a running instance; a web socket is a get, and newer servers ask for create besides
     Permission(kind="Pod", subresource="exec", verbs=("get", "create")),
+    # SSH, where the portal is outside the cluster
+    Permission(kind="Pod", subresource="portforward", verbs=("get", "create")),
     Permission(kind="PriorityClass", verbs=("list",), optional=True),
     Permission(kind="NodeMetrics", verbs=("list",), optional=True),
 )

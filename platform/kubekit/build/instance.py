@@ -19,10 +19,13 @@ Obj = dict[str, Any]
 
 HTTP = "http"
 SERVICE_PORT = 80
+SSH = "ssh"
+#: sshd's inside. No Service leads there: the portal's own entrance goes to the pod, whichever one it is.
+SSH_PORT = 2222
 
 
 def secret(spec: InstanceSpec, data: Mapping[str, str]) -> Obj:
-    """The instance's Secret; ``data`` maps ``key`` (and later ``ssh-host-key``) to text. Never log the result."""
+    """The instance's Secret; ``data`` maps ``key``, ``ssh-host-key`` and ``authorized_keys`` to text. Never log the result."""
     for key in data:
         check_secret_key(key)
     return {
@@ -51,7 +54,10 @@ def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
         env=pod.environment(own, spec.env),
         extra_mounts=[{"name": "mlportal", "mountPath": KEY_PATH, "readOnly": True}, keyfile.mount()],
     )
-    main["ports"] = [{"name": HTTP, "containerPort": spec.port, "protocol": "TCP"}]
+    main["ports"] = [
+        {"name": HTTP, "containerPort": spec.port, "protocol": "TCP"},
+        {"name": SSH, "containerPort": SSH_PORT, "protocol": "TCP"},
+    ]
     main["readinessProbe"] = {
         "httpGet": {"path": spec.ready_path, "port": HTTP},
         "periodSeconds": 1,
