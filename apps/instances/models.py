@@ -33,8 +33,8 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     for this one's. ``key`` lives from a start to the stop after it; ``next_key``
     replaces it as soon as the running program has it. ``at_rest`` is True once the cluster has
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
-    instant it was reached, ``ssh_host_key`` is the same at every launch, ``object_uids`` the kind of each other object to its UID when it was last applied (what
-    another made under the same name is not ours to delete).
+    instant it was reached, ``ssh_host_key`` is the same at every launch, ``object_uids`` the kind of each other
+    object to its UID when it was last applied (what another made under the same name is not ours to delete).
     """
 
     TABLE: ClassVar[StateTable] = INSTANCE_STATES

@@ -22,9 +22,8 @@ from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
 from apps.storage.uses import Use
-from apps.tenants import departures
+from apps.tenants import departures, sshkeys
 from apps.tenants import events as queue_events
-from apps.tenants import sshkeys
 from apps.tenants import uses as queue_uses
 from apps.tenants.departures import Departure
 

@@ -1,4 +1,4 @@
-"""SSH of an instance as far as its Secret goes: one host key for its life (F49), its owner's public keys as they are."""
+"""SSH as far as an instance's Secret goes: one host key for its life (F49), its owner's public keys as they are."""
 
 from __future__ import annotations
 

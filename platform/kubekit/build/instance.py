@@ -25,7 +25,7 @@ SSH_PORT = 2222
 
 
 def secret(spec: InstanceSpec, data: Mapping[str, str]) -> Obj:
-    """The instance's Secret; ``data`` maps ``key``, ``ssh-host-key`` and ``authorized_keys`` to text. Never log the result."""
+    """The Secret; ``data`` maps ``key``, ``ssh-host-key`` and ``authorized_keys`` to text. Never log the result."""
     for key in data:
         check_secret_key(key)
     return {
