@@ -90,6 +90,19 @@ def keep(obj: Any, note: EventNote) -> bool:
     return True
 
 
+def said_of(kind: str, told: Iterable[tuple[Mapping[str, Any], Mapping[str, str]]]) -> dict[UUID, list[EventNote]]:
+    """What a watch told (`watching.on_events`) of objects labelled ``kind``, by their id, in order."""
+    found: dict[UUID, list[EventNote]] = {}
+    for raw, labels in told:
+        try:
+            pk = UUID(labels.get(names.ID, ""))
+        except ValueError:
+            continue
+        if labels.get(names.KIND) == kind:
+            found.setdefault(pk, []).append(observe_event(raw))
+    return found
+
+
 def keep_many(
     model: Any, told: Mapping[UUID, Sequence[EventNote]], wanted: Callable[[Any, EventNote], bool]
 ) -> list[tuple[Any, EventNote]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from apps.clusters import access
+from apps.clusters import access, events
 from apps.clusters.models import Cluster
 from apps.core import crashpoints, live, reconciling
 from apps.flows import finishing, pods
@@ -16,6 +16,7 @@ from apps.flows.models import Attempt, Flow, Run
 from apps.flows.states import ATTEMPT_STATES, AttemptState
 from kubekit import names
 from kubekit.errors import KubeError
+from kubekit.events import EventNote
 from kubekit.observe import AttemptObservation, observe_attempt
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,23 @@ def pods_listed(cluster_id: UUID, raws: list[dict[str, Any]]) -> None:
         return
     for pk in set(going) - alive_ids(going):
         _let_orphan_go(cluster_id, pk, going[pk])
+
+
+def events_came(cluster_id: UUID, told: Sequence[tuple[dict[str, Any], Mapping[str, str]]]) -> None:
+    """Events about pods of attempts that have not ended: kept for the pages of their runs, which redraw themselves.
+
+    The reconciler reads them anew with each look at a start and at the end; between the two it would not look.
+    """
+    said = events.said_of(pods.KIND, told)
+    if not said:
+        return
+
+    def wanted(attempt: Attempt, _note: EventNote) -> bool:
+        return attempt.queue.cluster_id == cluster_id and attempt.state not in ATTEMPT_STATES.terminal
+
+    runs = {attempt.run_id for attempt, _note in events.keep_many(Attempt, said, wanted)}
+    for run in Run.objects.as_system().filter(pk__in=runs) if runs else ():
+        live.announce_many((run, Flow(pk=run.flow_id, queue_id=run.queue_id)))
 
 
 def run_moved(run: Run, _before: str, _after: str) -> None:

@@ -29,6 +29,7 @@ def register() -> None:
     transitions.on_transition("run", watch.run_moved)
     watching.on_object("pods", pods.KIND, watch.pod_changed)
     watching.on_resync("pods", pods.KIND, watch.pods_listed)
+    watching.on_events(watch.events_came)
     reaper.register(Reapable(label=pods.KIND, kinds=("Pod",), alive=watch.alive_ids))
     ledger.on_freed(waiting.wake_next)
     volume_uses.register(_volume_uses)

@@ -5,7 +5,6 @@ is looked at live by the reconciler.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -26,7 +25,7 @@ from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import ALIVE, LAUNCHED, InstanceState
 from kubekit import names
-from kubekit.events import EventNote, observe_event
+from kubekit.events import EventNote
 from kubekit.observe import InstanceObservation, PodObservation, observe_pod
 
 log = logging.getLogger(__name__)
@@ -125,11 +124,7 @@ def _of_pod(pod: PodObservation) -> InstanceObservation:
 
 def events_came(cluster_id: UUID, told: Sequence[tuple[Raw, Mapping[str, str]]]) -> None:
     """Events about things of ours: kept for the page; a warning is looked at live."""
-    said: dict[UUID, list[EventNote]] = defaultdict(list)
-    for raw, labels in told:
-        pk = _uuid(labels.get(names.ID))
-        if labels.get(names.KIND) == KIND and pk is not None:
-            said[pk].append(observe_event(raw))
+    said = events.said_of(KIND, told)
     if not said:
         return
 
