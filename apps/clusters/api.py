@@ -13,11 +13,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.clusters import check_words, checks, selectors, services
-from apps.clusters.models import Cluster, ClusterCheck
+from apps.clusters.models import Cluster, ClusterCheck, Exposure
 from apps.core.api import PortalViewSet, StatefulItem
 from apps.core.errors import NotFound
 
-ADMIN_FIELDS = ("server", "ingress_class", "ingress_namespaces", "storage_class", "exposure", "user_namespaces")
+ADMIN_FIELDS = (
+    "server",
+    "exposure",
+    "ingress_class",
+    "ingress_namespaces",
+    "gateway_namespace",
+    "gateway_name",
+    "gateway_listener",
+    "storage_class",
+    "user_namespaces",
+)
 
 
 class ClusterItem(StatefulItem):
@@ -33,6 +43,9 @@ class ClusterItem(StatefulItem):
     exposure = serializers.CharField(allow_null=True)
     ingress_class = serializers.CharField(allow_null=True)
     ingress_namespaces = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    gateway_namespace = serializers.CharField(allow_null=True)
+    gateway_name = serializers.CharField(allow_null=True)
+    gateway_listener = serializers.CharField(allow_null=True)
     storage_class = serializers.CharField(allow_null=True)
     user_namespaces = serializers.BooleanField(allow_null=True)
     nodes = serializers.IntegerField(source="capacity.nodes")
@@ -47,11 +60,19 @@ class ClusterItem(StatefulItem):
 
 
 class ClusterChange(serializers.Serializer[Any]):
-    """How instances are reached and where volumes come from."""
+    """How instances are reached and where volumes come from.
+
+    `exposure` is `ingress`, or `httproute` with the Gateway that routes are attached to. Changed while instances run,
+    each gets its new route at once and loses the old one after that.
+    """
 
     apps_domain = serializers.CharField(required=False, max_length=200)
     apps_scheme = serializers.ChoiceField(choices=["http", "https"], required=False)
     apps_port = serializers.IntegerField(required=False)
+    exposure = serializers.ChoiceField(choices=Exposure.values, required=False)
+    gateway_namespace = serializers.CharField(required=False, allow_blank=True, max_length=63)
+    gateway_name = serializers.CharField(required=False, allow_blank=True, max_length=253)
+    gateway_listener = serializers.CharField(required=False, allow_blank=True, max_length=253)
     ingress_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     ingress_namespaces = serializers.ListField(child=serializers.CharField(max_length=63), required=False)
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)

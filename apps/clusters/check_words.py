@@ -22,6 +22,8 @@ TOPICS: Mapping[str, Any] = {
     "storage": _("Storage class {name}, tried"),
     "ingress": _("Ingress class"),
     "gateway": _("Gateway API"),
+    "gateway_parent": _("Gateway {gateway}"),
+    "gateway_listener": _("Its listener for instances"),
     "metrics": _("Metrics of nodes"),
     "gpu": _("GPUs"),
     "priority": _("Priority classes"),
@@ -50,6 +52,7 @@ FOUND: Mapping[str, tuple[Any, Any]] = {
     "permission_good": (_("allowed"), ""),
     "permission_missing": (_("not allowed: {missing}"), ""),
     "permission_optional": (_("not allowed: {missing}. Only this check knows less for it."), ""),
+    "permission_unused": (_("not allowed: {missing}. Not needed as instances are reached on this cluster."), ""),
     "storage_class_good": (_("{name} (there are: {names})"), ""),
     "storage_class_none": (
         _("There is no storage class, so no volume can be made."),
@@ -79,6 +82,36 @@ FOUND: Mapping[str, tuple[Any, Any]] = {
     "gateway_no_controller": (
         _("It is served, but no controller has accepted a gateway class."),
         _("Install a controller that implements it, for example Traefik or Envoy Gateway."),
+    ),
+    "gateway_parent_good": (_("There, and a controller answers for it. Addresses: {addresses}."), ""),
+    "gateway_parent_absent": (
+        _("It is not there, so nobody reaches an instance."),
+        _("Choose another in the cluster's settings, or make it, with a certificate of your own for HTTPS:"),
+    ),
+    "gateway_parent_ignored": (
+        _("It is there, but no controller has taken it up."),
+        _("Is the controller of its gateway class running?"),
+    ),
+    "gateway_parent_refused": (
+        _("It is there, but its controller does not serve it."),
+        _("Mend what the evidence says."),
+    ),
+    "gateway_listener_good": (_("{listeners}: takes the queues' routes for {hosts}."), ""),
+    "gateway_listener_absent": (
+        _("The Gateway has no listener {listener} (there are: {listeners})."),
+        _("Choose another in the cluster's settings, or add it:"),
+    ),
+    "gateway_listener_kind": (
+        _("None that may be used speaks HTTP or HTTPS and takes HTTPRoutes (there are: {listeners})."),
+        _("Choose another listener in the cluster's settings, or add one."),
+    ),
+    "gateway_listener_hosts": (
+        _("None that may be used is for {hosts} (there are: {listeners})."),
+        _("Choose another listener in the cluster's settings, or add one."),
+    ),
+    "gateway_listener_namespaces": (
+        _("None that may be used takes routes from the namespaces of queues (there are: {listeners})."),
+        _("Let in what the portal has made:"),
     ),
     "metrics_good": (_("for {count} of {nodes} nodes"), ""),
     "metrics_none": (_("Nothing measures what pods use."), ""),

@@ -96,12 +96,13 @@ def _whole(row: ClusterCheck, claim: Claim) -> datetime | None:
 def note_denied(cluster_pk: UUID, error: PermissionDenied) -> None:
     """A request met a permission that the account does not have (any more): the cluster says so, and the check asks
     for all of them, now and until they are there."""
-    if not any(
-        entry.full_name == error.resource and error.verb in entry.verbs and not entry.optional for entry in NEEDED
-    ):
+    known = Cluster.objects.as_system().filter(pk=cluster_pk).values_list("state", "reason_code", "exposure").first()
+    if known is None or known[:2] != (ClusterState.CONNECTED, ""):
         return
-    known = Cluster.objects.as_system().filter(pk=cluster_pk).values_list("state", "reason_code").first()
-    if known != (ClusterState.CONNECTED, ""):
+    if not any(
+        entry.full_name == error.resource and error.verb in entry.verbs and entry.needed_with(known[2])
+        for entry in NEEDED
+    ):
         return
     contact.note_permissions(cluster_pk, missing=[f"{error.verb} {error.resource}"])
     with transaction.atomic():

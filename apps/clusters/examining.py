@@ -15,12 +15,13 @@ from typing import Any
 
 from django.utils import timezone
 
+from apps.clusters.exposing import gateway_of
 from apps.clusters.models import Cluster, Exposure
 from apps.core import crashpoints
 from kubekit import client, names
 from kubekit.build import probe
 from kubekit.build.probe import FREE, GUARDED, MAPPED, ProbeSpec
-from kubekit.checkup import Line, facts, tried
+from kubekit.checkup import Line, facts, gateways, tried
 from kubekit.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 from kubekit.observe import PodObservation, observe_pod, parse_time
 from kubekit.permissions import NEEDED
@@ -77,7 +78,7 @@ class Examination:
                 if not self.server.access_review(verb=verb, kind=entry.kind, subresource=entry.subresource or None)
             ]
             self.beat()
-            yield facts.permission(entry, missing, account=account)
+            yield facts.permission(entry, missing, account=account, exposure=self.cluster.exposure)
 
     def _account(self) -> str:
         try:
@@ -100,11 +101,14 @@ class Examination:
             lambda found: facts.ingress(found, chosen=self.cluster.ingress_class, needed=by_ingress),
         )
         versions = self.server.served(facts.GATEWAY_GROUP)
+        classes = self._list("GatewayClass") if versions else []
         yield _line_or(
-            self._list("GatewayClass") if versions else [],
+            classes,
             "gateway",
             lambda found: facts.gateway(versions, found, needed=not by_ingress),
         )
+        if versions and not by_ingress:
+            yield from self._gateway(classes)
         nodes = self._list("Node")
         measured = self._list("NodeMetrics")
         count = len(measured) if isinstance(measured, list) else measured
@@ -112,6 +116,33 @@ class Examination:
         yield from facts.gpus(nodes) if isinstance(nodes, list) else [_refused("gpu", nodes)]
         yield _line_or(self._list("PriorityClass"), "priority", facts.priorities)
         return storage if isinstance(storage, list) else []
+
+    def _gateway(self, classes: list[Obj] | KubeError) -> Iterator[Line]:
+        """The Gateway of the settings, and which of its listeners would take the instances' routes."""
+        cluster = self.cluster
+        ref = gateway_of(cluster)
+        if ref is None:
+            return
+        wanted = gateways.Wanted(
+            ref=ref, domain=cluster.apps_domain, scheme=cluster.apps_scheme, port=cluster.apps_port
+        )
+        known = classes if isinstance(classes, list) else []
+        self.beat()
+        try:
+            raw = self.server.get("Gateway", ref.namespace, ref.name)
+        except NotFound:
+            yield gateways.parent(None, wanted, classes=known)
+            return
+        except _ENDS_IT:
+            raise
+        except KubeError as error:
+            yield Line(
+                topic="gateway_parent", code="not_told", result="unknown", params=wanted.params,
+                evidence=(error.message,),
+            )  # fmt: skip
+            return
+        yield gateways.parent(raw, wanted, classes=known)
+        yield gateways.listener(raw, wanted)
 
     @property
     def _storage_class(self) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
+from apps.clusters.models import Exposure
+
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
@@ -24,13 +26,13 @@ class NamespacesField(forms.CharField):
 class SettingsForm(forms.Form):
     """How instances on a cluster are reached, and where volumes come from."""
 
-    more = ("ingress_class", "ingress_namespaces", "storage_class", "apps_port", "user_namespaces")
+    more = ("gateway_listener", "ingress_class", "ingress_namespaces", "storage_class", "apps_port", "user_namespaces")
 
     apps_domain = forms.CharField(
         label=gettext_lazy("Domain of the instances"),
         help_text=gettext_lazy(
             "Every instance gets a host below it. It must be another domain than the portal's, and *.domain must lead "
-            "to the cluster's ingress."
+            "to the cluster's ingress or Gateway."
         ),
         widget=forms.TextInput(attrs={"placeholder": "apps.example.net", **_PLAIN}),
     )
@@ -42,6 +44,30 @@ class SettingsForm(forms.Form):
         max_value=65535,
         help_text=gettext_lazy("0 means the usual one."),
     )
+    exposure = forms.ChoiceField(
+        label=gettext_lazy("Route of an instance"),
+        choices=Exposure.choices,
+        initial=Exposure.INGRESS,
+        help_text=gettext_lazy(
+            "Changed while instances run, each gets its new route at once, and its old one goes after that: nobody has "
+            "to stop anything. The permissions for both kinds are needed meanwhile."
+        ),
+    )
+    gateway_namespace = forms.CharField(
+        label=gettext_lazy("Namespace of the Gateway"), required=False, widget=forms.TextInput(attrs=_PLAIN)
+    )
+    gateway_name = forms.CharField(
+        label=gettext_lazy("Gateway"),
+        required=False,
+        help_text=gettext_lazy("It must let in routes from the namespaces of queues; the check says whether it does."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+    gateway_listener = forms.CharField(
+        label=gettext_lazy("Listener of the Gateway"),
+        required=False,
+        help_text=gettext_lazy("Left empty, every listener that takes the route."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
     ingress_class = forms.CharField(
         label=gettext_lazy("Ingress class"),
         required=False,
@@ -49,7 +75,7 @@ class SettingsForm(forms.Form):
         widget=forms.TextInput(attrs=_PLAIN),
     )
     ingress_namespaces = NamespacesField(
-        label=gettext_lazy("Namespaces of the ingress controller"),
+        label=gettext_lazy("Namespaces of the ingress controller or Gateway"),
         required=False,
         initial="ingress-nginx, kube-system, traefik",
         help_text=gettext_lazy("Network policies let nobody else in to the instances."),
@@ -87,4 +113,4 @@ class ClusterForm(KubeconfigForm, SettingsForm):
 
     name = forms.CharField(label=gettext_lazy("Name"), widget=forms.TextInput(attrs=_PLAIN))
 
-    field_order = ("name", "kubeconfig", "apps_domain", "apps_scheme")
+    field_order = ("name", "kubeconfig", "apps_domain", "apps_scheme", "exposure")

@@ -21,7 +21,7 @@ SOFT_LIMITS_LABEL = "localkube.io/limits"
 
 
 class Exposure(models.TextChoices):
-    """How instances become reachable from a browser. Nothing makes an HTTPRoute yet, so nobody can choose it."""
+    """How instances become reachable from a browser: one route of this kind for each."""
 
     INGRESS = "ingress", _("Ingress")
     HTTPROUTE = "httproute", _("HTTPRoute (Gateway API)")
@@ -37,7 +37,8 @@ class Cluster(Record, Stateful):
 
     ``server`` and the secret ``credentials`` (JSON: CA, token or client certificate and key) are what
     ``kubekit.credentials`` made of the pasted kubeconfig. ``apps_domain`` is the domain below which each
-    instance has its own host; ``apps_port`` 0 means the scheme's own port. ``trusted``: the operator of
+    instance has its own host; ``apps_port`` 0 means the scheme's own port. The ``gateway_`` columns name the Gateway
+    that HTTPRoutes are attached to; without a listener's name, to all of its listeners. ``trusted``: the operator of
     the machine gave the kubeconfig, so its address may be internal; that of any other is checked again and again.
     """
 
@@ -51,6 +52,9 @@ class Cluster(Record, Stateful):
     exposure = models.CharField(_("exposure"), max_length=20, choices=Exposure.choices, default=Exposure.INGRESS)
     ingress_class = models.CharField(_("ingress class"), max_length=253, blank=True, default="")
     ingress_namespaces = models.JSONField(_("namespaces of the ingress controller"), default=ingress_namespaces)
+    gateway_namespace = models.CharField(_("namespace of the Gateway"), max_length=63, blank=True, default="")
+    gateway_name = models.CharField(_("Gateway"), max_length=253, blank=True, default="")
+    gateway_listener = models.CharField(_("listener of the Gateway"), max_length=253, blank=True, default="")
     apps_domain = models.CharField(_("apps domain"), max_length=200)
     apps_scheme = models.CharField(max_length=5, default="http")
     apps_port = models.PositiveIntegerField(default=0)

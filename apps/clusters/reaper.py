@@ -18,12 +18,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.clusters import access
+from apps.clusters.exposing import ROUTE_KINDS
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster, Orphan
 from apps.clusters.states import ClusterState
 from apps.core import control, crashpoints
 from kubekit import client, names
-from kubekit.errors import Conflict, KubeError, NotFound
+from kubekit.errors import Conflict, Forbidden, KubeError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ def reap_all() -> None:
 def reap(cluster: Cluster) -> list[Orphan]:
     """Record what is new, remove what has been an orphan for the grace; the removed ones."""
     connection = access.connect(cluster)
-    found = [orphan for reapable in _registry.values() for orphan in _orphans(connection, reapable)]
+    unneeded = set(ROUTE_KINDS.values()) - {ROUTE_KINDS[cluster.exposure]}
+    found = [orphan for reapable in _registry.values() for orphan in _orphans(connection, reapable, unneeded=unneeded)]
     now = timezone.now()
     rows = Orphan.objects.as_system().filter(cluster=cluster)
     known = {row.uid: row for row in rows.filter(uid__in=[raw["metadata"]["uid"] for _label, raw in found])}
@@ -88,9 +90,17 @@ def reap(cluster: Cluster) -> list[Orphan]:
     return removed
 
 
-def _orphans(connection: client.Cluster, reapable: Reapable) -> Iterable[tuple[str, Raw]]:
+def _orphans(connection: client.Cluster, reapable: Reapable, *, unneeded: Collection[str]) -> Iterable[tuple[str, Raw]]:
     labels = {names.INSTALL: install_id(), names.KIND: reapable.label}
-    objects = [raw for kind in reapable.kinds for raw in connection.list(kind, labels=labels)]
+    objects: list[Raw] = []
+    for kind in reapable.kinds:
+        try:
+            objects += connection.list(kind, labels=labels)
+        except (NotFound, Forbidden):
+            # Routes of the kind that this cluster does not use: it need neither serve nor allow them. Of one that is
+            # switched, those that were made before are found.
+            if kind not in unneeded:
+                raise
     ids = {raw["metadata"]["labels"].get(names.ID, "") for raw in objects}
     alive = {str(pk) for pk in reapable.alive({pk for pk in map(_uuid, ids) if pk is not None})}
     for raw in objects:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.clusters import access, checks, leavings
+from apps.clusters import access, checks, exposing, leavings
 from apps.clusters.models import Cluster, ClusterCheck
 from apps.clusters.states import ClusterState
 from apps.core import audit, egress, live, names, wake
@@ -25,7 +25,7 @@ from kubekit.errors import CredentialError
 from kubekit.names import is_dns_label, is_dns_name
 
 CHANGEABLE = (
-    "ingress_class",
+    *exposing.OPTIONS,
     "ingress_namespaces",
     "apps_domain",
     "apps_scheme",
@@ -69,7 +69,7 @@ def register(
     require_admin(actor)
     name = names.check(name)
     credentials = _own_account() if own else read_kubeconfig(kubeconfig, context=context, trusted=trusted)
-    check_options(options)
+    check_options(options, embedded=embedded)
     pk = id or uuid4()
     same = Cluster.objects.as_system().filter(pk=pk)
     known: Cluster | None = same.first()
@@ -128,19 +128,26 @@ def replace_credentials(
 
 
 def update(*, actor: Actor, cluster: Cluster, **options: Any) -> None:
-    """Change how instances are reached, where volumes come from, and the like (`CHANGEABLE`)."""
+    """Change how instances are reached, where volumes come from, and the like (`CHANGEABLE`).
+
+    Instances that run get their new route at once and lose the old one after it. Their host names stay until their next
+    start: programs in them know their own. Raises `Invalid`.
+    """
     require_admin(actor)
-    check_options(options)
     with transaction.atomic():
         row = _locked(cluster)
+        check_options({**{key: getattr(row, key) for key in CHANGEABLE}, **options}, embedded=row.embedded)
         changed = {key: [getattr(row, key), value] for key, value in options.items() if getattr(row, key) != value}
         if not changed:
             return
+        exposure = row.exposure
         for key, value in options.items():
             setattr(row, key, value)
         row.save(update_fields=[*changed, "updated_at"])
         audit.record(actor=actor, verb="cluster.update", obj=row, detail=changed)
         live.announce(row)
+        if changed.keys() & set(exposing.OPTIONS):
+            exposing.announce_change(row.pk, before=exposure, after=row.exposure)
     cluster.refresh_from_db()
 
 
@@ -235,7 +242,7 @@ def _own_account() -> Credentials:
         ) from error
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_options(options: Mapping[str, Any], *, embedded: bool = False) -> None:
     """Raise `Invalid` for options that could not work."""
     errors: dict[str, Any] = {}
     unknown = set(options) - set(CHANGEABLE)
@@ -254,6 +261,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             errors[key] = _("This is not the name of a class.")
     if not all(is_dns_label(entry) for entry in options.get("ingress_namespaces", ())):
         errors["ingress_namespaces"] = _("These are not names of namespaces.")
+    errors |= exposing.errors_of(options, embedded=embedded)
     if errors:
         raise Invalid(_("The cluster cannot be set up like this."), errors=errors)
 

@@ -155,6 +155,7 @@ class NewCluster(AdminPage, FormPage):
     title = gettext_lazy("Register a cluster")
     submit_label = gettext_lazy("Register")
     form = ClusterForm
+    scripts = ("clusters/form.js",)
 
     def submit(self, data: dict[str, Any]) -> str:
         return services.register(actor=self.actor, **data).get_absolute_url()
@@ -172,6 +173,7 @@ class ChangeSettings(_OfCluster):
 
     title = gettext_lazy("Settings of the cluster")
     form = SettingsForm
+    scripts = ("clusters/form.js",)
 
     def initial(self) -> dict[str, Any]:
         return {name: getattr(self.object, name) for name in SettingsForm.base_fields}

@@ -24,7 +24,7 @@ from apps.tenants.models import InQueue, Queue, team_ids
 
 
 class Instance(InQueue, Record, Stateful, Claimable, Eventful):
-    """One dev instance: a StatefulSet of 0 or 1 pods, its Service, Ingress and Secret.
+    """One dev instance: a StatefulSet of 0 or 1 pods, its Service, route and Secret.
 
     Members of a team see each other's; entering is the owner's alone.
 

@@ -25,7 +25,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, rotating, selectors, ssh, strays
+from apps.instances import launching, looking, rerouting, rotating, selectors, ssh, strays
 from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -168,7 +168,20 @@ def _apply_service(instance: Instance, spec: InstanceSpec, cluster: KubeCluster)
 
 
 def _apply_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> Any:
-    return cluster.apply(build.ingress(spec))
+    made = cluster.apply(build.route(spec))
+    _delete_former_routes(instance, spec, cluster)
+    return made
+
+
+def _delete_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    _delete(spec.route_kind, instance, spec, cluster)
+    _delete_former_routes(instance, spec, cluster)
+
+
+def _delete_former_routes(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
+    """Those of the kind that was chosen for the cluster before (`rerouting`)."""
+    for kind in rerouting.former_kinds(instance, spec.route_kind):
+        _delete(kind, instance, spec, cluster)
 
 
 def _scale_to_zero(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
@@ -212,7 +225,7 @@ _WRITERS: dict[Step, Writer] = {
     Step.APPLY_STATEFUL_SET: _apply_stateful_set,
     Step.APPLY_SERVICE: _apply_service,
     Step.APPLY_ROUTE: _apply_route,
-    Step.DELETE_ROUTE: partial(_delete, "Ingress"),
+    Step.DELETE_ROUTE: _delete_route,
     Step.SCALE_TO_ZERO: _scale_to_zero,
     Step.DELETE_STATEFUL_SET: partial(_delete, "StatefulSet"),
     Step.DELETE_SERVICE: partial(_delete, "Service"),
@@ -228,7 +241,9 @@ def _note_written(instance: Instance, written: Written, claim: Claim) -> datetim
     uids = dict(written.uids)
     if "StatefulSet" in uids:
         values["stateful_set_uid"] = uids.pop("StatefulSet")
-    values["object_uids"] = {**instance.object_uids, **uids}
+    gone = [former for kind in uids for former in rerouting.former_kinds(instance, kind)]
+    known = {kind: uid for kind, uid in instance.object_uids.items() if kind not in gone}
+    values["object_uids"] = {**known, **uids}
     _keep(instance, values, claim)
     return timezone.now() + timedelta(seconds=AFTER_WRITES_S)
 

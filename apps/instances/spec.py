@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.catalog.models import Size
+from apps.clusters.exposing import gateway_of
 from apps.clusters.installation import install_id
 from apps.core.secret import MASK
 from apps.instances.models import Instance
@@ -89,6 +90,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         portal_origin=settings.PORTAL_ORIGIN,
         mounts=tuple(mounts),
         ingress_class=cluster.ingress_class or None,
+        gateway=gateway_of(cluster),
         placement=Placement(host_users=False if cluster.user_namespaces else None),
         grace_s=GRACE_S,
     )
@@ -101,4 +103,4 @@ def objects_of(instance: Instance) -> list[Obj]:
     secret["data"] = {"key": MASK, "ssh-host-key": MASK, "authorized_keys": MASK}
     replicas = 1 if instance.wants_to_run else 0
     found = [secret, build.stateful_set(spec, replicas=replicas), build.service(spec)]
-    return [*found, build.ingress(spec)] if replicas else found
+    return [*found, build.route(spec)] if replicas else found

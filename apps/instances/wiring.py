@@ -9,7 +9,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from apps.clusters import reaper, watching
+from apps.clusters import exposing, reaper, watching
 from apps.clusters import wording as cluster_wording
 from apps.clusters.reaper import Reapable
 from apps.core import home, reasons, reconciling
@@ -17,7 +17,7 @@ from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import on_transition
-from apps.instances import reconcile, selectors, services, ssh, watch, wording
+from apps.instances import reconcile, rerouting, selectors, services, ssh, watch, wording
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
@@ -28,7 +28,7 @@ from apps.tenants import uses as queue_uses
 from apps.tenants.departures import Departure
 
 #: The route first: nobody enters what belongs to nobody.
-REAPED = ("Ingress", "StatefulSet", "Pod", "Service", "Secret")
+REAPED = ("Ingress", "HTTPRoute", "StatefulSet", "Pod", "Service", "Secret")
 
 
 def register() -> None:
@@ -42,6 +42,7 @@ def register() -> None:
     watching.on_node_gone(watch.node_gone)
     on_transition("cluster", watch.cluster_moved)
     reaper.register(Reapable(label=KIND, kinds=REAPED, alive=selectors.alive_ids))
+    exposing.register_change(rerouting.reroute)
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
     sshkeys.on_change(ssh.keys_changed)

@@ -100,7 +100,7 @@ def namespace_name(queue_slug: str, queue_id: UUID | str) -> str:
 
 
 def instance_name(name: str, instance_id: UUID | str) -> str:
-    """Name shared by an instance's StatefulSet, Service, Ingress and Secret; its pod is ``<name>-0``."""
+    """Name shared by an instance's StatefulSet, Service, route and Secret; its pod is ``<name>-0``."""
     return slug_and_digest(name, "instance", str(instance_id), limit=MAX_STATEFUL_SET_NAME)
 
 

@@ -14,12 +14,20 @@ from kubekit.kinds import kind_named
 
 @dataclass(frozen=True, kw_only=True)
 class Permission:
-    """Verbs on one resource. Without what is ``optional`` the portal only knows less of the cluster."""
+    """Verbs on one resource. Without what is ``optional`` the portal only knows less of the cluster.
+
+    What names an ``exposure`` is needed where instances are reached in that way, and nowhere else.
+    """
 
     kind: str
     verbs: tuple[str, ...]
     subresource: str = ""
     optional: bool = False
+    exposure: str = ""
+
+    def needed_with(self, exposure: str) -> bool:
+        """Whether the portal cannot do its work without it on a cluster of this exposure."""
+        return not self.optional and self.exposure in ("", exposure)
 
     @property
     def group(self) -> str:
@@ -52,10 +60,15 @@ NEEDED: tuple[Permission, ...] = (
     Permission(kind="StatefulSet", verbs=("get", "list", "create", "patch", "delete")),
     Permission(kind="StatefulSet", subresource="scale", verbs=("patch",)),
     Permission(kind="Service", verbs=("get", "list", "create", "patch", "delete")),
-    Permission(kind="Ingress", verbs=("get", "list", "create", "patch", "delete")),
+    Permission(kind="Ingress", verbs=("get", "list", "create", "patch", "delete"), exposure="ingress"),
+    Permission(kind="HTTPRoute", verbs=("get", "list", "create", "patch", "delete"), exposure="httproute"),
     Permission(kind="Secret", verbs=("get", "list", "create", "patch", "delete")),
     # tasks; patched to let a finished pod go
     Permission(kind="Pod", verbs=("get", "list", "watch", "create", "patch", "delete")),
+    # a new key for a running instance; a web socket is a get, and newer servers ask for create besides
+    Permission(kind="Pod", subresource="exec", verbs=("get", "create")),
+    # SSH, where the portal is outside the cluster
+    Permission(kind="Pod", subresource="portforward", verbs=("get", "create")),
     Permission(kind="Pod", subresource="log", verbs=("get",)),
     # why something does not run, and where there is room
     Permission(kind="Event", verbs=("list", "watch")),
@@ -63,10 +76,7 @@ NEEDED: tuple[Permission, ...] = (
     # the check alone
     Permission(kind="IngressClass", verbs=("list",), optional=True),
     Permission(kind="GatewayClass", verbs=("list",), optional=True),
-    # a new key for a running instance; a web socket is a get, and newer servers ask for create besides
-    Permission(kind="Pod", subresource="exec", verbs=("get", "create")),
-    # SSH, where the portal is outside the cluster
-    Permission(kind="Pod", subresource="portforward", verbs=("get", "create")),
+    Permission(kind="Gateway", verbs=("get",), optional=True),
     Permission(kind="PriorityClass", verbs=("list",), optional=True),
     Permission(kind="NodeMetrics", verbs=("list",), optional=True),
 )

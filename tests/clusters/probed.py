@@ -28,12 +28,13 @@ class ProbedCluster(FakeCluster):
         self.uid_map = "0 3282370560 65536\n"
         self.knocks: dict[str, list[str]] = {"guarded": [], "free": []}
         self.labels_asked: list[Mapping[str, str]] = []
+        self.gateway_api: tuple[str, ...] = ()
 
     def whoami(self) -> str:
         return "system:serviceaccount:portal:robot"
 
     def served(self, group: str) -> tuple[str, ...]:
-        return ()
+        return self.gateway_api
 
     def access_review(self, *, verb: str, kind: str, subresource: str | None = None, **_: object) -> bool:
         return (verb, f"{kind}/{subresource}" if subresource else kind) not in self.denied
@@ -64,6 +65,10 @@ class ProbedCluster(FakeCluster):
             "podIP": "10.0.0.1",
             "containerStatuses": [{"name": "main", "state": state}],
         }
+
+    def get(self, kind: str, namespace: str | None, name: str) -> Obj:
+        self._may("get", kind)
+        return super().get(kind, namespace, name)
 
     def list(self, kind: str, namespace: str | None = None, **given: Any) -> Any:
         self._may("list", kind)

@@ -101,6 +101,7 @@ def test_a_kubeconfig_that_could_act_or_cannot_work_is_refused_in_a_sentence_at_
         "apps_domain": "apps.example.net",
         "apps_scheme": "https",
         "apps_port": "0",
+        "exposure": "ingress",
     }
     answer = admin_client.post("/clusters/new", form)
     page = answer.content.decode()

@@ -24,7 +24,7 @@ from apps.core.errors import Forbidden
 from kubekit import names
 from kubekit.build import probe
 from kubekit.build.probe import ProbeSpec
-from kubekit.checkup import facts, tried
+from kubekit.checkup import facts, gateways, tried
 from kubekit.credentials import Credentials
 from kubekit.errors import PermissionDenied, Unreachable
 from tests.clusters.probed import ProbedCluster, storage_class
@@ -372,10 +372,9 @@ def test_the_command_carries_it_out_and_its_status_says_whether_something_is_mis
 
 def test_every_code_that_a_verdict_can_have_has_its_words() -> None:
     """The codes stand in kubekit as literals, the words here."""
-    text = (
-        inspect.getsource(facts) + inspect.getsource(tried) + inspect.getsource(examining) + inspect.getsource(checks)
-    )
+    text = "".join(inspect.getsource(part) for part in (facts, gateways, tried, examining, checks))
     codes = set(re.findall(r'code="([a-z_]+)"', text)) | set(re.findall(r'_network\(\s*"([a-z_]+)"', text))
+    codes |= set(re.findall(r'"(gateway_(?:parent|listener)_[a-z_]+)"', text))
     codes |= set(re.findall(r'"((?:version|permission|metrics|gpu|priority|clock|user_namespaces)_[a-z_]+)"', text))
     assert len(codes) > 30
     assert codes - {"user_namespaces", "storage_class"} - check_words.FOUND.keys() == set()

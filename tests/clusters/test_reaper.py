@@ -8,10 +8,10 @@ import pytest
 from django.utils import timezone
 
 from apps.clusters import reaper
-from apps.clusters.models import Orphan
+from apps.clusters.models import Cluster, Orphan
 from apps.instances.models import Instance
-from kubekit.errors import Conflict
-from tests.instances.conftest import World, world  # noqa: F401 - the fixture
+from kubekit.errors import Conflict, Forbidden, KubeError, NotFound
+from tests.instances.conftest import GATEWAY, World, world  # noqa: F401 - the fixture
 from tests.instances.fakes import InstanceCluster
 
 
@@ -47,6 +47,47 @@ def test_orphans_are_recorded_first_and_removed_after_the_grace(world: World) ->
     stored = [obj for (kind, _, _), obj in world.cluster.objects.items() if kind in own]
     left = {obj["metadata"]["labels"]["mlportal.io/id"] for obj in stored}
     assert left == {str(kept.pk)}
+
+
+def test_a_route_of_the_gateway_that_was_left_behind_is_found_and_goes_first(world: World) -> None:  # noqa: F811
+    Cluster.objects.as_system().filter(pk=world.queue.cluster_id).update(**GATEWAY)
+    forget(world.running())
+    # Found also after the cluster was switched back.
+    cluster = Cluster.objects.as_system().get(pk=world.queue.cluster_id)
+    cluster.exposure = "ingress"
+    reaper.reap(cluster)
+    assert "HTTPRoute" in Orphan.objects.as_system().values_list("kind", flat=True)
+    grow_old()
+    assert reaper.reap(cluster)[0].kind == "HTTPRoute"
+    assert "HTTPRoute" not in world.cluster.kinds()
+
+
+@pytest.mark.parametrize("error", [NotFound("no such resource", status=404), Forbidden("no", status=403)])
+@pytest.mark.parametrize(("exposure", "unused"), [("ingress", "HTTPRoute"), ("httproute", "Ingress")])
+def test_routes_that_the_cluster_does_not_use_need_neither_be_served_nor_allowed(
+    world: World,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    error: KubeError,
+    exposure: str,
+    unused: str,
+) -> None:
+    Cluster.objects.as_system().filter(pk=world.queue.cluster_id).update(**{**GATEWAY, "exposure": exposure})
+    cluster = Cluster.objects.as_system().get(pk=world.queue.cluster_id)
+    forget(world.running())
+    ask = InstanceCluster.list
+    without = {unused}
+
+    def refuse(self: InstanceCluster, kind: str, *given: object, **more: object) -> object:
+        if kind in without:
+            raise error
+        return ask(self, kind, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(InstanceCluster, "list", refuse)
+    reaper.reap(cluster)
+    assert Orphan.objects.as_system().count() == 5
+    without.add("HTTPRoute" if unused == "Ingress" else "Ingress")
+    with pytest.raises(type(error)):
+        reaper.reap(cluster)
 
 
 def test_another_object_of_the_same_name_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -10,6 +10,7 @@ import pytest
 import mlportal.celery  # noqa: F401 - hints go to its broker in memory
 from apps.catalog.models import Image, Purpose, Size
 from apps.clusters import access
+from apps.clusters.models import Cluster
 from apps.core import reconciling
 from apps.core.actors import Actor
 from apps.instances import services
@@ -57,6 +58,17 @@ class World:
         self.cluster.make_pod()
         self.cluster.run_pod()
         return self.reconcile(instance)
+
+
+GATEWAY = {"exposure": "httproute", "gateway_namespace": "gateways", "gateway_name": "shared"}
+
+
+@pytest.fixture(params=["Ingress", "HTTPRoute"])
+def route(world: World, request: pytest.FixtureRequest) -> str:
+    """The kind of route by which the cluster's instances are reached: the test runs once for each."""
+    if request.param == "HTTPRoute":
+        Cluster.objects.as_system().filter(pk=world.queue.cluster_id).update(**GATEWAY)
+    return str(request.param)
 
 
 @pytest.fixture

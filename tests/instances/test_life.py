@@ -20,14 +20,14 @@ def verbs(instance: Instance) -> list[str]:
     return list(rows.values_list("verb", flat=True))
 
 
-def test_a_new_instance_is_four_applies_and_no_read(world: World) -> None:
+def test_a_new_instance_is_four_applies_and_no_read(world: World, route: str) -> None:
     instance = world.create()
     world.reconcile(instance)
     assert world.cluster.calls == [
         ("apply", "Secret"),
         ("apply", "StatefulSet"),
         ("apply", "Service"),
-        ("apply", "Ingress"),
+        ("apply", route),
     ]
     assert instance.observed_generation == instance.generation
     assert instance.stateful_set_uid
@@ -41,7 +41,9 @@ def test_it_runs_when_its_pod_is_ready_and_tells_the_stages(world: World) -> Non
     assert instance.start_deadline_at is None
 
 
-def test_a_stop_is_two_writes_the_route_first_and_frees_the_quota_when_the_pod_is_gone(world: World) -> None:
+def test_a_stop_is_two_writes_the_route_first_and_frees_the_quota_when_the_pod_is_gone(
+    world: World, route: str
+) -> None:
     instance = world.running()
     services.stop(actor=world.actor, instance=instance)
     instance.refresh_from_db()
@@ -50,7 +52,7 @@ def test_a_stop_is_two_writes_the_route_first_and_frees_the_quota_when_the_pod_i
     world.cluster.calls.clear()
     world.reconcile(instance)
     writes = [call for call in world.cluster.calls if call[0] in {"delete", "patch", "apply"}]
-    assert writes == [("delete", "Ingress"), ("patch", "StatefulSet")]
+    assert writes == [("delete", route), ("patch", "StatefulSet")]
     assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
     assert instance.state == S.STOPPING
     assert ledger.held(kind="instance", object_id=instance.pk) is not None
@@ -75,7 +77,7 @@ def test_no_pod_is_not_the_end_while_the_controller_may_still_replace_one(world:
     assert world.reconcile(instance).state == S.STOPPED
 
 
-def test_a_later_start_has_another_key_and_is_three_writes(world: World) -> None:
+def test_a_later_start_has_another_key_and_is_three_writes(world: World, route: str) -> None:
     instance = world.running()
     first = instance.key.reveal()
     services.stop(actor=world.actor, instance=instance)
@@ -85,7 +87,7 @@ def test_a_later_start_has_another_key_and_is_three_writes(world: World) -> None
     services.start(actor=world.actor, instance=instance)
     world.cluster.calls.clear()
     world.reconcile(instance)
-    assert [kind for verb, kind in world.cluster.calls] == ["Secret", "StatefulSet", "Ingress"]
+    assert [kind for verb, kind in world.cluster.calls] == ["Secret", "StatefulSet", route]
     assert instance.key.reveal() != first
     assert len(instance.key.reveal()) >= 43
     assert instance.launch == 2
@@ -259,9 +261,12 @@ def test_another_size_is_for_stopped_ones_alone(world: World) -> None:
     assert held.cpu_millis == 3000
 
 
-@pytest.mark.parametrize("kind", ["Ingress", "Service", "Secret"])
+@pytest.mark.parametrize("kind", ["route", "Service", "Secret"])
 @pytest.mark.parametrize("known", [True, False])
-def test_an_object_of_the_same_name_that_another_made_is_not_deleted(world: World, kind: str, known: bool) -> None:
+def test_an_object_of_the_same_name_that_another_made_is_not_deleted(
+    world: World, route: str, kind: str, known: bool
+) -> None:
+    kind = route if kind == "route" else kind
     instance = world.running()
     if not known:
         Instance.objects.as_system().filter(pk=instance.pk).update(object_uids={})
@@ -271,29 +276,30 @@ def test_an_object_of_the_same_name_that_another_made_is_not_deleted(world: Worl
     world.reconcile(instance)
     world.cluster.remove_pod()
     assert world.reconcile(instance).state == S.DELETED
-    assert [name for name in world.cluster.kinds() if name in {"Ingress", "Service", "Secret"}] == [kind]
+    assert [name for name in world.cluster.kinds() if name in {route, "Service", "Secret"}] == [kind]
 
 
-@pytest.mark.parametrize("forget", [{}, {"Ingress": "before a crash", "Service": "x", "Secret": "x"}])
-def test_what_is_ours_goes_though_its_uid_was_not_stored(world: World, forget: dict[str, str]) -> None:
+@pytest.mark.parametrize("uid", ["", "before a crash"])
+def test_what_is_ours_goes_though_its_uid_was_not_stored(world: World, route: str, uid: str) -> None:
     instance = world.running()
-    Instance.objects.as_system().filter(pk=instance.pk).update(object_uids=forget)
+    known = dict.fromkeys((route, "Service", "Secret"), uid) if uid else {}
+    Instance.objects.as_system().filter(pk=instance.pk).update(object_uids=known)
     services.delete(actor=world.actor, instance=instance)
     world.reconcile(instance)
     world.cluster.remove_pod()
     assert world.reconcile(instance).state == S.DELETED
-    assert not {"Ingress", "Service", "Secret", "StatefulSet"} & set(world.cluster.kinds())
+    assert not {route, "Service", "Secret", "StatefulSet"} & set(world.cluster.kinds())
 
 
-def test_the_route_goes_in_one_request_by_its_uid_at_the_first_and_at_a_later_stop(world: World) -> None:
+def test_the_route_goes_in_one_request_by_its_uid_at_the_first_and_at_a_later_stop(world: World, route: str) -> None:
     instance = world.running()
     for _launch in range(2):
         services.stop(actor=world.actor, instance=instance)
         world.cluster.calls.clear()
         world.reconcile(instance)
-        assert world.cluster.calls[0] == ("delete", "Ingress")
-        assert ("get", "Ingress") not in world.cluster.calls
-        assert "Ingress" not in world.cluster.kinds()
+        assert world.cluster.calls[0] == ("delete", route)
+        assert ("get", route) not in world.cluster.calls
+        assert route not in world.cluster.kinds()
         world.cluster.remove_pod()
         world.reconcile(instance)
         services.start(actor=world.actor, instance=instance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 from kubekit.build import claim, instance, queue, task
 from kubekit.errors import SpecError
 from kubekit.names import is_dns_label
-from kubekit.specs import Placement, Resources, Toleration
+from kubekit.specs import GatewayRef, Placement, Resources, Toleration
 from tests.kubekit.samples import GIB, claim_spec, gpu_instance_spec, identity, instance_spec, queue_spec, task_spec
 
+GATEWAY = GatewayRef(namespace="gateways", name="shared")
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -33,6 +35,10 @@ def all_objects() -> dict[str, list[dict[str, Any]]]:
             instance.stateful_set(instance_spec(), replicas=1),
             instance.service(instance_spec()),
             instance.ingress(instance_spec()),
+        ],
+        "instance-httproute": [
+            instance.route(instance_spec(gateway=GATEWAY)),
+            instance.route(instance_spec(gateway=replace(GATEWAY, listener="web"))),
         ],
         "instance-gpu": [instance.stateful_set(gpu, replicas=0), instance.ingress(gpu)],
         "task": [task.task_pod(task_spec())],
@@ -158,6 +164,10 @@ def test_a_route_carries_no_annotation_and_nothing_that_people_typed() -> None:
         assert typed not in json.dumps(route["spec"], ensure_ascii=False)
         assert route["spec"]["rules"][0]["host"] == spec.host
         assert [path["path"] for path in route["spec"]["rules"][0]["http"]["paths"]] == ["/"]
+        same = instance.route(instance_spec(identity=identity(name=typed), gateway=GATEWAY))
+        assert "annotations" not in same["metadata"]
+        assert typed not in json.dumps(same["spec"], ensure_ascii=False)
+        assert same["spec"]["hostnames"] == [spec.host]
 
 
 def test_service_and_workload_select_the_same_pods() -> None:
@@ -284,6 +294,7 @@ def test_no_typed_name_changes_the_shape_of_a_manifest(typed: str) -> None:
             instance.stateful_set(spec, replicas=1),
             instance.service(spec),
             instance.ingress(spec),
+            instance.route(replace(spec, gateway=GATEWAY)),
             claim.claim(claim_spec(identity=own)),
             task.task_pod(run),
             *queue.objects(queue_spec(identity=identity("queue", name=name))),

@@ -76,16 +76,16 @@ def test_credentials_that_end_soon_are_told_with_the_day(days: int | None, code:
 
 def test_a_missing_verb_is_named_with_the_command_that_grants_it() -> None:
     pods = next(entry for entry in NEEDED if entry.kind == "Pod" and not entry.subresource)
-    line = facts.permission(pods, ["watch"], account="system:serviceaccount:a:b")
+    line = facts.permission(pods, ["watch"], account="system:serviceaccount:a:b", exposure="ingress")
     assert verdict(line) == ("permission_missing", "missing")
     assert line.params["missing"] == "watch"
     assert "--serviceaccount=a:b" in line.command
-    assert verdict(facts.permission(pods, [], account="")) == ("permission_good", "good")
+    assert verdict(facts.permission(pods, [], account="", exposure="ingress")) == ("permission_good", "good")
 
 
 def test_what_only_the_check_reads_is_not_missing() -> None:
     optional = next(entry for entry in NEEDED if entry.optional)
-    assert facts.permission(optional, ["list"], account="jane").result == "note"
+    assert facts.permission(optional, ["list"], account="jane", exposure="ingress").result == "note"
 
 
 # --- classes -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A dev instance: Secret, StatefulSet (0 or 1 replicas), Service and Ingress, all of one name.
+"""A dev instance: Secret, StatefulSet (0 or 1 replicas), Service and route, all of one name.
 
-Start: apply the Secret (new key), the Ingress, then replicas 1. Stop: delete the Ingress first, then replicas 0; the
+Start: apply the Secret (new key), the route, then replicas 1. Stop: delete the route first, then replicas 0; the
 Secret keeps the lasting SSH host key. The StatefulSet's strategy is ``OnDelete``: changing it (a new generation,
 another image) never restarts a running pod behind its owner's back, it takes effect at the next start.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from kubekit import keyfile, names
 from kubekit.build import pod
-from kubekit.specs import KEY_PATH, InstanceSpec, check_secret_key
+from kubekit.specs import KEY_PATH, GatewayRef, InstanceSpec, check_secret_key
 
 Obj = dict[str, Any]
 
@@ -108,14 +108,40 @@ def service(spec: InstanceSpec) -> Obj:
     }
 
 
-def ingress(spec: InstanceSpec) -> Obj:
-    """The route from the instance's host to its Service.
+def route(spec: InstanceSpec) -> Obj:
+    """The way from the instance's host to its Service, as the cluster's gateway or its ingress controller reads it.
 
     Host and path come from the id alone, and annotations are never written, because controllers have turned both into
     configuration (failure F42); the typed name is therefore left out here.
     """
+    return ingress(spec) if spec.gateway is None else http_route(spec, spec.gateway)
+
+
+def _route_metadata(spec: InstanceSpec) -> Obj:
     metadata = pod.metadata(spec.identity, "route", name=spec.object_name, namespace=spec.namespace)
     del metadata["annotations"]
+    return metadata
+
+
+def http_route(spec: InstanceSpec, gateway: GatewayRef) -> Obj:
+    """The route as an HTTPRoute (Gateway API), attached to one Gateway."""
+    parent: Obj = {"namespace": gateway.namespace, "name": gateway.name}
+    if gateway.listener is not None:
+        parent["sectionName"] = gateway.listener
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "backendRefs": [{"name": spec.object_name, "port": SERVICE_PORT}],
+    }
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": _route_metadata(spec),
+        "spec": {"parentRefs": [parent], "hostnames": [spec.host], "rules": [rule]},
+    }
+
+
+def ingress(spec: InstanceSpec) -> Obj:
+    """The route as an Ingress."""
     backend = {"service": {"name": spec.object_name, "port": {"name": HTTP}}}
     rule = {"host": spec.host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
     body: Obj = {"rules": [rule]}
@@ -123,4 +149,4 @@ def ingress(spec: InstanceSpec) -> Obj:
         body["ingressClassName"] = spec.ingress_class
     if spec.tls_secret is not None:
         body["tls"] = [{"hosts": [spec.host], "secretName": spec.tls_secret}]
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": body}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": _route_metadata(spec), "spec": body}

@@ -82,15 +82,17 @@ def login(end: datetime | None, now: datetime) -> Line:
     )
 
 
-def permission(entry: Permission, missing: Sequence[str], *, account: str) -> Line:
-    """Whether the account may do what one entry of the list says."""
+def permission(entry: Permission, missing: Sequence[str], *, account: str, exposure: str) -> Line:
+    """Whether the account may do what one entry of the list says; not all is needed for each ``exposure``."""
     params = {"what": entry.full_name, "verbs": ", ".join(entry.verbs), "missing": ", ".join(missing)}
     if not missing:
         return Line(topic="permission", code="permission_good", result="good", params=params)
+    needed = entry.needed_with(exposure)
+    unneeded = "permission_optional" if entry.optional else "permission_unused"
     return Line(
         topic="permission",
-        code="permission_optional" if entry.optional else "permission_missing",
-        result="note" if entry.optional else "missing",
+        code="permission_missing" if needed else unneeded,
+        result="missing" if needed else "note",
         params=params,
         command=grant(entry, account),
     )

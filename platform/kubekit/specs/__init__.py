@@ -8,7 +8,7 @@ value that could change the meaning of a manifest. Units are in the names: ``_mi
 from kubekit.errors import SpecError
 
 from .checks import ACCESS_MODES, HOME_PATH, KEY_PATH, NVIDIA, POD_SECURITY_LEVELS, PULL_POLICIES, check_secret_key
-from .common import Identity, Mount, Placement, Resources, Toleration
+from .common import GatewayRef, Identity, Mount, Placement, Resources, Toleration
 from .tenancy import ClaimSpec, QueueSpec
 from .workload import InstanceSpec, TaskPodSpec
 
@@ -20,6 +20,7 @@ __all__ = [
     "POD_SECURITY_LEVELS",
     "PULL_POLICIES",
     "ClaimSpec",
+    "GatewayRef",
     "Identity",
     "InstanceSpec",
     "Mount",

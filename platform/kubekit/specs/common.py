@@ -47,6 +47,20 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GatewayRef:
+    """The Gateway that leads to instances: where it is, and which of its listeners (all of them without a name)."""
+
+    namespace: str
+    name: str
+    listener: str | None = None
+
+    def __post_init__(self) -> None:
+        require_name(self.namespace, "namespace")
+        for value, where in ((self.name, "gateway"), (self.listener or "web", "listener")):
+            require(names.is_dns_name(value), "bad_name", where, f"{value!r} is not a name")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Resources:
     """A size: limits of one container, and what of them is requested (guaranteed) when less than the limit.
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from kubekit import names
 
 from .checks import HOST_AND_PORT, ORIGIN, check_env, check_image, frozen, require, require_name
-from .common import Identity, Mount, Placement, Resources, check_mounts
+from .common import GatewayRef, Identity, Mount, Placement, Resources, check_mounts
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceSpec:
-    """A dev instance: one StatefulSet of 0 or 1 pods with a Secret, a Service and an Ingress.
+    """A dev instance: one StatefulSet of 0 or 1 pods with a Secret, a Service and a route.
 
     ``mounts`` holds the home (a claim at /root) and chosen volumes. ``public_host`` is what a browser types
-    (``host[:port]``) and ``host`` the same without the port, for the Ingress. The key itself is not here: it goes to
+    (``host[:port]``) and ``host`` the same without the port, for the route: an HTTPRoute of ``gateway`` where one is
+    named, else an Ingress of ``ingress_class``. The key itself is not here: it goes to
     `kubekit.build.instance.secret`, so that a spec can be logged.
     """
 
@@ -34,6 +35,7 @@ class InstanceSpec:
     port: int = 8888
     ready_path: str = "/portal/ready"
     ingress_class: str | None = None
+    gateway: GatewayRef | None = None
     tls_secret: str | None = None
     placement: Placement = field(default_factory=Placement)
     image_pull_policy: str = "IfNotPresent"
@@ -57,8 +59,13 @@ class InstanceSpec:
             require(value is None or names.is_dns_name(value), "bad_name", where, f"{value!r} is not a name")
 
     @property
+    def route_kind(self) -> str:
+        """The kind of the object that leads to it from outside."""
+        return "Ingress" if self.gateway is None else "HTTPRoute"
+
+    @property
     def object_name(self) -> str:
-        """Name of the StatefulSet, Service, Ingress and Secret."""
+        """Name of the StatefulSet, Service, route and Secret."""
         return names.instance_name(self.identity.name, self.identity.id)
 
     @property
