@@ -24,6 +24,12 @@ def guesses() -> ModuleType:
     return _loaded("guesses")
 
 
+@pytest.fixture(scope="session")
+def origins() -> ModuleType:
+    """mlportal_jupyter.origins."""
+    return _loaded("origins")
+
+
 def _loaded(name: str) -> ModuleType:
     """A module of mlportal_jupyter by its path: the package itself imports Jupyter."""
     path = DOCKER / "dev-base" / "mlportal_jupyter" / f"{name}.py"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -18,6 +19,12 @@ from kubekit.errors import KubeError
 from kubekit.streams import Streams
 from kubekit.tunnel import Tunnel
 from tests.journeys.portal import Answer, Portal, wait_until
+
+
+def in_a_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run it to its end in a thread of its own: this one may hold the browser's event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 @dataclass
@@ -99,7 +106,7 @@ class Entered:
                 return await use(streams, namespace, names.instance_pod_name(self.name, self.id))
 
         namespace = self.portal.api("GET", "queues").json["items"][0]["namespace"]
-        return asyncio.run(run())
+        return in_a_loop(run())
 
     def run(self, *command: str) -> str:
         """What a command in the pod prints."""

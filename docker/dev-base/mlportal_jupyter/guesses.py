@@ -1,8 +1,8 @@
 """How many wrong keys an address may send: a bound on work and log, never on the owner.
 
-A key has 256 bits, so guessing finds nothing at any rate. What a flood of guesses costs is the instance's own time, and
-that is what runs out here. The right key, cookie or ticket enters from any address at any time: an owner behind the same
-proxy as the guesser, or whose own forgotten script still sends last week's key, is never locked out.
+A key has 256 bits, so guessing finds nothing at any rate. What a flood of guesses costs is the instance's own time,
+and that is what is bounded here. The right key, cookie or ticket enters from any address at any time: an owner behind
+the same proxy as the guesser, or whose own forgotten script still sends last week's key, is never locked out.
 
 Only the standard library, as in `tickets`.
 """

@@ -12,6 +12,7 @@ from tornado.websocket import WebSocketHandler
 from traitlets import default
 
 from mlportal_jupyter.guesses import Guesses
+from mlportal_jupyter.origins import from_elsewhere, without
 from mlportal_jupyter.tickets import COOKIE_NAME, Door, Key
 
 TOO_MANY = 429
@@ -53,13 +54,16 @@ class PortalIdentityProvider(IdentityProvider):
         """Raises 403 for a handler that needs a user and gets none."""
         user = self._known(handler)
         if user is not None:
+            self._keep_to_ourselves(handler)
             if isinstance(handler, WebSocketHandler):
                 self._sockets.add(handler)
             return user
         method = getattr(handler, (handler.request.method or "").lower(), None)
         if getattr(method, "__allow_unauthenticated", False):
             return None  # a good ticket must pass, whatever dead cookie comes with it
-        if self.get_token(handler) is not None or handler.get_cookie(COOKIE_NAME):
+        if self.get_token(handler) is not None or (
+            handler.get_cookie(COOKIE_NAME) and not self._from_elsewhere(handler)
+        ):
             self.count_wrong(handler)
         handler.current_user = handler._jupyter_current_user = None
         origin = os.environ.get("MLPORTAL_PORTAL_ORIGIN")
@@ -68,12 +72,30 @@ class PortalIdentityProvider(IdentityProvider):
     def _known(self, handler: web.RequestHandler) -> User | None:
         token = self.get_token(handler)
         if token is None:
+            if self._from_elsewhere(handler):
+                return None
             name = self.door.user_of_cookie(handler.get_cookie(COOKIE_NAME) or "")
             return _user(name) if name is not None else None
         if not self.key.matches(token):
             return None
         handler._token_authenticated = True  # type: ignore[attr-defined]  # Jupyter asks for no XSRF token then
         return _user(os.environ.get("MLPORTAL_USER", "owner"))
+
+    @staticmethod
+    def _from_elsewhere(handler: web.RequestHandler) -> bool:
+        request, own = handler.request, os.environ.get("MLPORTAL_HOST", "")
+        return from_elsewhere(request.method or "", request.headers, {request.host, own or request.host})
+
+    @staticmethod
+    def _keep_to_ourselves(handler: web.RequestHandler) -> None:
+        """Whoever entered is known by now. What they entered with is not handed on to programs behind this server."""
+        headers = handler.request.headers
+        headers.pop("Authorization", None)
+        if "Cookie" in headers:
+            rest = without(headers["Cookie"], COOKIE_NAME)
+            headers.pop("Cookie")
+            if rest:
+                headers["Cookie"] = rest
 
     def count_wrong(self, handler: web.RequestHandler) -> None:
         """A wrong key, cookie or ticket came. Answers 429 by itself (``web.Finish``) when this address sent too many.
