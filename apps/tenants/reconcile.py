@@ -24,8 +24,6 @@ from kubekit.errors import KubeError, NotFound, Unauthorized
 from kubekit.specs import Identity, QueueSpec
 
 ACTOR = actors.system("reconciler")
-APPLY_AGAIN = timedelta(minutes=15)
-"""Also without a change, so that what somebody edited or deleted by hand comes back."""
 SILENT_RETRY = timedelta(seconds=15)
 REFUSED_RETRY = timedelta(seconds=60)
 DELETION_LOOK = timedelta(seconds=2)
@@ -69,7 +67,7 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
         return _failed(queue, claim, error, part="namespace")
 
 
-def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime:
+def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime | None:
     generation = queue.generation
     if queue.state == QueueState.CREATING and not queue.cluster.version:
         access.require_new_enough(str(cluster.version().get("gitVersion", "")))
@@ -90,7 +88,7 @@ def _apply(queue: Queue, cluster: client.Cluster, claim: Claim) -> datetime:
         expect=_ALIVE,
         values={"observed_generation": generation},
     )
-    return timezone.now() + APPLY_AGAIN
+    return None  # what somebody changes by hand, `drift` finds
 
 
 def _is_foreign(queue: Queue, cluster: client.Cluster) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from uuid import UUID
 
 from apps.clusters import leavings, services
-from apps.core import live, reasons, reconciling
+from apps.core import control, live, reasons, reconciling
 from apps.core.actors import Actor
-from apps.tenants import reconcile, wording
+from apps.tenants import books, drift, reconcile, wording
 from apps.tenants.models import Queue, Team
 from apps.tenants.states import QueueState
 
@@ -34,6 +34,8 @@ def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reconciling.register(reconcile.RECONCILER)
+    control.register("books", books.loop)
     live.register_groups(_groups)
     services.register_use(_on_cluster)
     leavings.register("queue", _alive)
+    control.register("queues", drift.loop)

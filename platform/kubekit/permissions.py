@@ -48,11 +48,11 @@ class Permission:
 
 
 NEEDED: tuple[Permission, ...] = (
-    # queues: a namespace with its bounds; listed to find what a check left behind
+    # queues: a namespace with its bounds; listed to find what was changed by hand, and what a check left behind
     Permission(kind="Namespace", verbs=("get", "list", "create", "patch", "delete")),
-    Permission(kind="ResourceQuota", verbs=("get", "create", "patch", "delete")),
-    Permission(kind="LimitRange", verbs=("create", "patch")),
-    Permission(kind="NetworkPolicy", verbs=("create", "patch")),
+    Permission(kind="ResourceQuota", verbs=("get", "list", "create", "patch", "delete")),
+    Permission(kind="LimitRange", verbs=("list", "create", "patch")),
+    Permission(kind="NetworkPolicy", verbs=("list", "create", "patch")),
     # volumes
     Permission(kind="PersistentVolumeClaim", verbs=("get", "list", "watch", "create", "patch", "delete")),
     Permission(kind="StorageClass", verbs=("get", "list")),

@@ -56,7 +56,7 @@ class FakeCluster:
         self, kind: str, namespace: str | None = None, *, labels: Mapping[str, str] | None = None, **_: Any
     ) -> Iterator[Obj]:
         self._meet("list", kind, write=False)
-        found = [obj for (k, n, _name), obj in self.objects.items() if (k, n) == (kind, namespace)]
+        found = [obj for (k, n, _name), obj in self.objects.items() if k == kind and namespace in (None, n)]
         wanted = (labels or {}).items()
         return iter(
             [copy.deepcopy(obj) for obj in found if wanted <= (obj.get("metadata", {}).get("labels") or {}).items()]

@@ -35,7 +35,7 @@ from apps.instances import services as instances
 from apps.instances.states import InstanceState
 from apps.storage import services as storage
 from apps.storage.states import VolumeState
-from apps.tenants import checker, quotas
+from apps.tenants import checker, drift, quotas
 from apps.tenants.models import Queue
 from apps.tenants.quotas import Quota
 from apps.tenants.states import QueueState
@@ -182,6 +182,7 @@ def tenancy(queue: Queue) -> None:
         actor=admin, name="short-lived", team=queue.team, cluster=queue.cluster, quota=quotas.quota_of(queue)
     )
     look("queue", short, QueueState.READY)
+    assert drift.drifted(queue.cluster) == [], "what a real server makes of the objects is what was meant"
     quotas.delete(actor=admin, queue=short)
     look("queue", short, QueueState.DELETED)
 

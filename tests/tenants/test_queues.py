@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from apps.clusters.states import ClusterState
 from apps.core import claims, reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.models import AuditEntry
-from apps.tenants import ledger, quotas, reconcile, selectors, uses
+from apps.tenants import drift, ledger, quotas, selectors, uses
 from apps.tenants.ledger import Amount
 from apps.tenants.models import Queue
 from apps.tenants.quotas import Quota
@@ -182,10 +185,67 @@ def test_a_refusal_names_the_part_and_heals_by_itself(fake_cluster: FakeCluster)
 
 def test_what_somebody_deletes_by_hand_comes_back(fake_cluster: FakeCluster) -> None:
     queue = reconcile_now(new())
+    assert queue.due_at is None, "by itself it costs nothing"
+    assert drift.drifted(queue.cluster) == []
     del fake_cluster.objects["ResourceQuota", queue.namespace, "queue"]
+    assert drift.drifted(queue.cluster) == [queue.pk]
     reconcile_now(queue)
     assert "ResourceQuota" in fake_cluster.kinds()
-    assert queue.due_at - timezone.now() <= reconcile.APPLY_AGAIN
+    assert drift.drifted(queue.cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "edit", "matters"),
+    [
+        ("ResourceQuota", "queue", lambda obj: obj["spec"]["hard"].update({"pods": "9999"}), True),
+        ("ResourceQuota", "queue", lambda obj: obj["spec"]["hard"].pop("requests.storage"), True),
+        ("ResourceQuota", "queue", lambda obj: obj["spec"]["hard"].update({"limits.memory": "8192Mi"}), False),
+        ("ResourceQuota", "queue", lambda obj: obj["spec"]["hard"].update({"count/secrets": "9"}), False),
+        ("ResourceQuota", "queue", lambda obj: obj.update(status={"used": {"pods": "3"}}), False),
+        ("LimitRange", "queue", lambda obj: obj["spec"]["limits"].append({"type": "Pod"}), True),
+        ("LimitRange", "queue", lambda obj: obj["spec"]["limits"][0].update(max={"cpu": "1"}), False),
+        (
+            "NetworkPolicy",
+            "default-deny",
+            lambda obj: obj["spec"].update(podSelector={"matchLabels": {"a": "b"}}),
+            True,
+        ),
+        ("NetworkPolicy", "default-deny", lambda obj: obj["spec"].pop("podSelector"), False),
+        ("NetworkPolicy", "allow-dns", lambda obj: obj["spec"]["egress"][0].pop("ports"), True),
+        ("Namespace", "", lambda obj: obj["metadata"]["labels"].pop("pod-security.kubernetes.io/enforce"), True),
+        ("Namespace", "", lambda obj: obj["metadata"]["labels"].update({"team": "vision"}), False),
+        ("Namespace", "", lambda obj: obj.update(spec={"finalizers": ["kubernetes"]}), False),
+    ],
+)
+def test_what_somebody_edits_by_hand_is_found_and_what_a_server_adds_is_not(
+    fake_cluster: FakeCluster, kind: str, name: str, edit: Callable[[dict[str, Any]], Any], matters: bool
+) -> None:
+    queue = reconcile_now(new())
+    found = next(
+        obj
+        for (of_kind, _namespace, named), obj in fake_cluster.objects.items()
+        if of_kind == kind and named == (name or queue.namespace)
+    )
+    edit(found)
+    assert drift.drifted(queue.cluster) == ([queue.pk] if matters else [])
+
+
+def test_many_queues_are_compared_with_four_lists(fake_cluster: FakeCluster, hints: list[Any]) -> None:
+    cluster = make.cluster()
+    queues = [reconcile_now(new(name=f"queue-{number}", cluster=cluster)) for number in range(5)]
+    type(cluster).objects.as_system().update(state=ClusterState.CONNECTED)
+    del fake_cluster.objects["LimitRange", queues[3].namespace, "queue"]
+    fake_cluster.calls.clear()
+    hints.clear()
+    drift.look()
+    assert sorted(fake_cluster.calls) == [
+        ("list", kind) for kind in ("LimitRange", "Namespace", "NetworkPolicy", "ResourceQuota")
+    ]
+    assert [hint.args for hint in hints] == [("queue", str(queues[3].pk))]
+    fake_cluster.away = True
+    hints.clear()
+    drift.look()
+    assert hints == []
 
 
 def test_a_change_during_a_workers_round_is_looked_at_again_without_its_hint(fake_cluster: FakeCluster) -> None:
