@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,18 +18,21 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from apps.clusters import access
+from apps.clusters import access, watching
 from apps.clusters.exposing import ROUTE_KINDS
 from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster, Orphan
 from apps.clusters.states import ClusterState
 from apps.core import control, crashpoints
+from apps.core.models import AuditEntry
 from kubekit import client, names
 from kubekit.errors import Conflict, Forbidden, KubeError, NotFound
 
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 300.0
+SELDOM = 12
+"""Every so many rounds it looks although nothing has happened: every half hour, as things are set."""
 Raw = dict[str, Any]
 Alive = Callable[[Collection[UUID]], set[UUID]]
 """The ids among those given that have a live row."""
@@ -44,18 +48,51 @@ class Reapable:
 
 
 _registry: dict[str, Reapable] = {}
+_stirred = threading.Event()
 
 
 def register(reapable: Reapable) -> None:
     """Let the objects of one label be removed when no row is behind them; called from ``AppConfig.ready``."""
     _registry[reapable.label] = reapable
+    watching.on_objects("pods", reapable.label, lambda *_: _stirred.set())
 
 
 async def loop(stop: asyncio.Event) -> None:
     """The control loop: often enough that an orphan goes soon after its grace."""
     pause_s = min(LONGEST_PAUSE_S, max(1.0, settings.PORTAL_ORPHAN_GRACE_S / 2))
+    rounds = Rounds()
     while not await control.sleep(stop, pause_s):
-        await control.in_thread(reap_all)
+        await control.in_thread(one_round, rounds)
+
+
+def one_round(rounds: Rounds) -> None:
+    """Look, if there may be something to find."""
+    if rounds.worth_it():
+        reap_all()
+
+
+class Rounds:
+    """Which rounds are worth their lists, which cost more than all else that an idle portal with many objects does.
+
+    An orphan comes from something that was done, which is in the audit log, or brings a pod, which the watch sees.
+    """
+
+    def __init__(self) -> None:
+        self._newest: Any = None
+        self._calm = -1
+
+    def worth_it(self) -> bool:
+        """After something has happened twice, since what was under way is finished then; while an orphan waits; else
+        seldom.
+        """
+        newest = AuditEntry.objects.as_system().order_by("-at").values_list("pk", flat=True).first()
+        busy = (
+            newest != self._newest or _stirred.is_set() or Orphan.objects.as_system().filter(removed_at=None).exists()
+        )
+        _stirred.clear()
+        self._newest = newest
+        self._calm = 0 if busy else self._calm + 1
+        return self._calm <= 1 or self._calm % SELDOM == 0
 
 
 def reap_all() -> None:

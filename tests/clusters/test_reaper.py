@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from apps.clusters import reaper
+from apps.clusters import reaper, watching
 from apps.clusters.models import Cluster, Orphan
 from apps.instances.models import Instance
+from kubekit import names
 from kubekit.errors import Conflict, Forbidden, KubeError, NotFound
 from tests.instances.conftest import GATEWAY, World, world  # noqa: F401 - the fixture
 from tests.instances.fakes import InstanceCluster
@@ -117,3 +120,44 @@ def test_what_a_reaper_removed_before_it_died_is_noted_by_the_next(world: World)
     world.cluster.objects.clear()
     assert reaper.reap(world.queue.cluster) == []
     assert not Orphan.objects.as_system().filter(removed_at__isnull=True).exists()
+
+
+def looks(rounds: reaper.Rounds, count: int) -> list[bool]:
+    return [rounds.worth_it() for _ in range(count)]
+
+
+def test_where_nothing_happens_it_looks_twice_and_then_seldom(
+    world: World,  # noqa: F811
+    django_assert_max_num_queries: Any,
+) -> None:
+    rounds = reaper.Rounds()
+    reaper._stirred.clear()
+    assert looks(rounds, 2) == [True, True]
+    with django_assert_max_num_queries(2 * (reaper.SELDOM - 2)):
+        assert looks(rounds, reaper.SELDOM - 2) == [False] * (reaper.SELDOM - 2)
+    assert looks(rounds, 2) == [True, False]
+
+
+def test_whatever_is_done_has_it_look_again(world: World) -> None:  # noqa: F811
+    rounds = reaper.Rounds()
+    looks(rounds, 3)
+    instance = world.create()
+    assert looks(rounds, 3) == [True, True, False], "what is in the audit log"
+    pod = {"metadata": {"labels": {names.ID: str(instance.pk)}}}
+    for handler in watching.registry.objects["pods", "instance"]:
+        handler(uuid.uuid4(), [("ADDED", pod)])
+    assert looks(rounds, 3) == [True, True, False], "a pod that the watch tells of, whoever made it"
+    forget(world.running())
+    reaper.reap(world.queue.cluster)
+    assert looks(rounds, 4) == [True] * 4, "as long as an orphan waits"
+    Orphan.objects.as_system().update(removed_at=timezone.now())
+    assert looks(rounds, 2) == [True, False]
+
+
+def test_a_calm_round_asks_no_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    rounds = reaper.Rounds()
+    looked: list[str] = []
+    monkeypatch.setattr(reaper, "reap_all", lambda: looked.append("look"))
+    for _ in range(5):
+        reaper.one_round(rounds)
+    assert looked == ["look", "look"]

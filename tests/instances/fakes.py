@@ -48,11 +48,7 @@ class InstanceCluster(FakeCluster):
         fields: Mapping[str, str] | None = None,
         **_: Any,
     ) -> Iterator[Obj]:
-        spaces = [namespace] if namespace else {space for _kind, space, _name in self.objects}
-        for obj in (obj for space in spaces for obj in FakeCluster.list(self, kind, space)):
-            carried = obj["metadata"].get("labels") or {}
-            if any(carried.get(key) != value for key, value in (labels or {}).items()):
-                continue
+        for obj in FakeCluster.list(self, kind, namespace, labels=labels):
             wanted = (fields or {}).get("involvedObject.name")
             if wanted is not None and obj["involvedObject"]["name"] != wanted:
                 continue
