@@ -130,6 +130,7 @@ class Watcher:
         self._there_is_news = asyncio.Event()
         self._handing_over = asyncio.Lock()
         self._announced = False
+        self._broken: frozenset[str] = frozenset()
 
     async def __aenter__(self) -> Watcher:
         return self
@@ -161,6 +162,9 @@ class Watcher:
         async def on_event(event_type: str, raw: Raw) -> None:
             await self._changed(resource, event_type, raw)
 
+        async def on_error(error: KubeError) -> None:
+            await self._failed(error, resource)
+
         # Pods of others count for a node's room, so pods are read whole; the rest is ours alone.
         mine = resource not in {"nodes", "pods", "events"}
         watch = ListWatch(
@@ -169,7 +173,7 @@ class Watcher:
             labels={names.INSTALL: self.install} if mine else None,
             on_sync=on_sync,
             on_event=on_event,
-            on_error=self._failed,
+            on_error=on_error,
         )
         self._watches[resource] = watch
         return watch
@@ -178,6 +182,7 @@ class Watcher:
 
     async def _synced(self, resource: str, items: list[Raw]) -> None:
         await self.settle()
+        self._broken -= {resource}
         if not self._announced:
             self._announced = True
             await self._in_thread(contact.note_connected, self.cluster_pk)
@@ -266,10 +271,12 @@ class Watcher:
                 self._waiting.append(one)
         return found
 
-    async def _failed(self, error: KubeError) -> None:
+    async def _failed(self, error: KubeError, resource: str) -> None:
+        """One connection that broke says nothing of a quiet cluster: only that it cannot be made again does."""
         if isinstance(error, PermissionDenied):
             await self._in_thread(checks.note_denied, self.cluster_pk, error)
-        if contact.is_decisive(error) or self.silent_s() > UNREACHABLE_AFTER_S:
+        again, self._broken = resource in self._broken, self._broken | {resource}
+        if contact.is_decisive(error) or (again and self.silent_s() > UNREACHABLE_AFTER_S):
             self._announced = False
             await self._in_thread(contact.note_failure, self.cluster_pk, error)
 

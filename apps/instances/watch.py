@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from apps.clusters import events
 from apps.clusters.states import ClusterState
-from apps.core import actors, crashpoints, reconciling
+from apps.core import actors, crashpoints, reconciling, wake
 from apps.core.reasons import Reason
 from apps.core.states import IllegalStep
 from apps.core.transitions import Step, transition_many
@@ -33,6 +34,8 @@ Raw = dict[str, Any]
 WATCHER = actors.system("watcher")
 S = InstanceState
 FORWARD = frozenset({S.STARTING, S.RUNNING})
+#: A complete list is through by then, also of thousands of pods.
+AFTER_LIST = timedelta(seconds=15)
 WITH_POD = LAUNCHED | {S.STOPPING, S.DELETING}
 #: Warnings that come again and again while a program starts or crashes; the pod's own status tells what they mean.
 CHATTER = frozenset({"Unhealthy", "BackOff"})
@@ -95,9 +98,12 @@ def _step_forward(instance: Instance, pod: PodObservation, now: datetime, *, lis
     seen = Seen(observation=_of_pod(pod), live=False)
     decision = decide(instance, seen, now=now, timeout_s=timeout_s)
     back = listed and instance.state == S.UNREACHABLE and instance.reason_code == "cluster_unreachable"
-    expected = instance.state in {S.STARTING, S.QUEUED, decision.to} or back
-    if decision.to not in FORWARD or not expected or (decision.reason is not None and decision.to != S.RUNNING):
+    if decision.to not in FORWARD or not (
+        instance.state in {S.STARTING, S.QUEUED, decision.to} or (back and pod.ready)
+    ):
         return None
+    if decision.reason is not None and not (pod.ready or decision.reason.code == instance.reason_code):
+        return None  # why it does not answer is found out by a look: the node may be gone
     values = dict(decision.values)
     settled: dict[str, Any] = {}
     if decision.to == S.RUNNING:
@@ -162,9 +168,7 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
         if state in WITH_POD:
             if found is None:
                 look.add(pk)
-            elif (found.ready and not found.deleting) != (state == S.RUNNING) or (
-                state == S.RUNNING and (found.uid, _restarts(found)) != (uid, restarts)
-            ):
+            elif not _is_as_the_row_has_it(found, state, uid, restarts):
                 other[pk] = found
         elif found is not None:
             look.add(pk)
@@ -174,8 +178,12 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
         _take_in(cluster_id, other, set(), listed=True)
 
 
-def _restarts(pod: PodObservation) -> int:
-    return pod.main.restarts if pod.main is not None else 0
+def _is_as_the_row_has_it(pod: PodObservation, state: str, uid: str, restarts: int) -> bool:
+    """Whether nothing follows from the pod. Of what is on its way that it is not ready yet says nothing new."""
+    if state == S.RUNNING:
+        times = pod.main.restarts if pod.main is not None else 0
+        return pod.ready and not pod.deleting and (pod.uid, times) == (uid, restarts)
+    return state != S.UNREACHABLE and not (pod.ready and not pod.deleting)
 
 
 def _uuid(text: str | None) -> UUID | None:
@@ -199,7 +207,10 @@ def cluster_moved(cluster: Any, before: str, after: str) -> None:
             joins=("queue",),
         )
     elif before == ClusterState.UNREACHABLE:
-        for pk in selectors.on_cluster(cluster.pk, states={S.UNREACHABLE, S.STOPPING, S.DELETING}).values_list(
-            "pk", flat=True
-        ):
+        # The list that follows brings them back, all together; what it does not settle is looked at by itself.
+        later = timezone.now() + AFTER_LIST
+        selectors.on_cluster(cluster.pk, states={S.UNREACHABLE}).update(due_at=later)
+        going = selectors.on_cluster(cluster.pk, states={S.STOPPING, S.DELETING})
+        for pk in going.values_list("pk", flat=True):
             reconciling.hint(KIND, pk)
+        transaction.on_commit(lambda: wake.notify(wake.DUE))

@@ -101,6 +101,7 @@ class ListWatch:
                 continue
             except Gone as error:
                 # Our place in the history is lost: nothing is wrong with the cluster, and the list makes it good.
+                self._heard()
                 failure: KubeError = error
             except KubeError as error:
                 failure = error

@@ -188,17 +188,20 @@ async def test_one_broken_line_is_not_unreachable_but_silence_is(watch: Watcher,
     pods = watch._watch("pods")
     pods.last_contact = time.monotonic()
     await watch._synced("pods", [])
-    await watch._failed(Unreachable("reset"))
+    pods.last_contact = time.monotonic() - watcher.UNREACHABLE_AFTER_S - 1  # a quiet cluster
+    await watch._failed(Unreachable("reset"), "pods")
+    await watch._failed(Unreachable("reset"), "nodes")
+    await watch._synced("nodes", [])
+    await watch._failed(Unreachable("reset"), "nodes")
     assert contacts == ["connected"]
-    pods.last_contact = time.monotonic() - watcher.UNREACHABLE_AFTER_S - 1
-    await watch._failed(Unreachable("refused"))
+    await watch._failed(Unreachable("refused"), "pods")
     await watch._synced("pods", [])
     assert contacts == ["connected", "unreachable", "connected"]
 
 
 async def test_refused_credentials_are_told_at_once(watch: Watcher, contacts) -> None:
     watch._watch("pods").last_contact = time.monotonic()
-    await watch._failed(Unauthorized("no"))
+    await watch._failed(Unauthorized("no"), "pods")
     assert contacts == ["unauthorized"]
 
 

@@ -18,6 +18,7 @@ from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from tests.conftest import Hint
 from tests.instances.conftest import World
+from tests.instances.fakes import stamp
 
 S = InstanceState
 
@@ -171,6 +172,18 @@ def test_a_cluster_that_is_back_has_its_instances_back_with_the_list(world: Worl
     assert (instance.state, instance.reason_code) == (S.RUNNING, "")
 
 
+def test_one_that_stops_answering_is_looked_at_once(world: World, hints: list[Hint]) -> None:
+    instance = world.running()
+    hints.clear()
+    pod = world.cluster.container(ready=False, state={"running": {"startedAt": stamp()}})
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    assert hinted(hints, instance)
+    assert (world.reconcile(instance).reason_code, instance.due_at is None) == ("instance_not_answering", False)
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    assert hints == []
+
+
 def test_a_deleted_pod_only_wakes(world: World, hints: list[Hint]) -> None:
     instance = world.running()
     hints.clear()
@@ -283,9 +296,17 @@ def test_a_cluster_that_goes_away_is_said_by_its_instances(world: World, hints: 
     transition(cluster, ClusterState.UNREACHABLE, actor=actors.system("test"))
     running.refresh_from_db()
     assert (running.state, running.reason_code) == (S.UNREACHABLE, "cluster_unreachable")
-    hints.clear()
     transition(cluster, ClusterState.CONNECTED, actor=actors.system("test"))
-    assert hinted(hints, running)
+    running.refresh_from_db()
+    assert running.due_at is not None, "or one that the list does not tell of would stay as it is"
+
+
+def test_after_a_list_one_that_was_unreachable_and_is_not_ready_is_looked_at(world: World, hints: list[Hint]) -> None:
+    instance = world.running()
+    transition(world.queue.cluster, ClusterState.UNREACHABLE, actor=actors.system("test"))
+    hints.clear()
+    watch.pods_listed(world.queue.cluster_id, [world.cluster.wait("CrashLoopBackOff", restarts=1)])
+    assert hinted(hints, instance)
 
 
 @pytest.mark.parametrize("how", ["watch", "list"])
