@@ -14,6 +14,7 @@ ALONE = {
     "web": "pages, REST and web sockets",
     "worker": "reconcile what was changed",
     "control": "schedule, watch clusters, collect logs, sweep",
+    "sshgateway": "the entrance to instances by SSH",
 }
 """What a container runs: one program, with databases, cluster and entrance given from outside."""
 
@@ -26,8 +27,9 @@ def main() -> int:
     actions.add_parser("prepare", help="tables, static files, first records (part of every start)")
     for name, what in ALONE.items():
         action = actions.add_parser(name, help=f"{what}, without the rest (for containers)")
-        if name == "web":
-            action.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help="where to serve plain HTTP")
+        if name in {"web", "sshgateway"}:
+            what = "plain HTTP" if name == "web" else "SSH"
+            action.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help=f"where to serve {what}")
     migrations = actions.add_parser("migrations", help="write what changed in the models as migrations")
     migrations.add_argument("apps", nargs="*", metavar="APP")
     actions.add_parser("words", help="collect the words of the interface for translation")

@@ -48,6 +48,14 @@ def run(action: str, *, listen: str = "") -> int:
     programs = import_module("mlportal.programs")
     if action == "web":
         programs.web(listen)
+    elif action == "sshgateway":
+        if not environment.ssh_host_key_file.is_file():
+            return _refuse(
+                f"{environment.ssh_host_key_file} is missing: the host key of the entrance by SSH. Make one with: "
+                "ssh-keygen -t ed25519 -N '' -f ssh-host-key, and name it in PORTAL_SSH_HOST_KEY_FILE",
+                os.EX_CONFIG,
+            )
+        programs.sshgateway(listen=listen)
     else:
         _with_ready_file(getattr(programs, action), environment.home.ready_file(action))
     return os.EX_OK

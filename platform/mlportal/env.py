@@ -51,6 +51,11 @@ class Environment:
     home: Home
     http_address: str
     http_port: int
+    ssh_address: str
+    ssh_port: int
+    ssh_port_given: bool
+    given_ssh_public: str
+    ssh_host_key_file: Path
     given_origin: str
     apps_domain: str
     admin_password: str | None
@@ -91,6 +96,12 @@ class Environment:
         return self.given_origin or f"http://{self.authority}"
 
     @property
+    def ssh_public(self) -> tuple[str, int]:
+        """Host and port of the entrance by SSH, as people's machines reach it."""
+        host, _, port = self.given_ssh_public.partition(" ")
+        return host or urlsplit(self.origin).hostname or self.ssh_address, int(port or self.ssh_port)
+
+    @property
     def public_port(self) -> int:
         """The port of that address; instances are at the same one, as far as the portal's own cluster is concerned."""
         parts = urlsplit(self.origin)
@@ -111,6 +122,11 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         home=home,
         http_address=_address(values.get("PORTAL_HTTP_ADDRESS") or "127.0.0.1"),
         http_port=_port("PORTAL_HTTP_PORT", values.get("PORTAL_HTTP_PORT") or "8000"),
+        ssh_address=_any_address("PORTAL_SSH_ADDRESS", values.get("PORTAL_SSH_ADDRESS") or "127.0.0.1"),
+        ssh_port=_port("PORTAL_SSH_PORT", values.get("PORTAL_SSH_PORT") or "2222", least=0),
+        ssh_port_given=bool(values.get("PORTAL_SSH_PORT")),
+        given_ssh_public=_host_and_port("PORTAL_SSH_PUBLIC", values.get("PORTAL_SSH_PUBLIC")),
+        ssh_host_key_file=Path(values.get("PORTAL_SSH_HOST_KEY_FILE") or home.ssh_host_key).expanduser().absolute(),
         given_origin=_origin(values.get("PORTAL_ORIGIN") or ""),
         apps_domain=_domain(values.get("PORTAL_APPS_DOMAIN") or "apps.localhost", local=cluster == "local"),
         admin_password=values.get("PORTAL_ADMIN_PASSWORD") or None,
@@ -236,10 +252,29 @@ def _query(text: str) -> dict[str, str]:
     return {key: unquote(value) for key, _, value in pairs}
 
 
-def _port(name: str, text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise BadEnvironment(f"{name} is {text!r}; it must be a number from 1 to 65535.")
+def _port(name: str, text: str, *, least: int = 1) -> int:
+    if not text.isdecimal() or not least <= int(text) <= 65535:
+        raise BadEnvironment(f"{name} is {text!r}; it must be a number from {least} to 65535.")
     return int(text)
+
+
+def _any_address(name: str, text: str) -> str:
+    """An address to listen on with a protocol that protects itself."""
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError as error:
+        raise BadEnvironment(f"{name} is {text!r}; it must be an IP address.") from error
+
+
+def _host_and_port(name: str, text: str) -> str:
+    """`host`, `host:port` or `[address]:port` as host and port with a space between; the port may be missing."""
+    found = re.fullmatch(r"(?:\[(?P<address>[0-9a-fA-F:]+)\]|(?P<host>[A-Za-z0-9.-]+))(?::(?P<port>\d{1,5}))?", text)
+    if text and found is None:
+        raise BadEnvironment(f"{name} is {text!r}; it must look like ssh.example.org or ssh.example.org:22.")
+    if found is None:
+        return ""
+    port = _port(name, found["port"]) if found["port"] else ""
+    return f"{found['address'] or found['host']} {port}".strip()
 
 
 def _address(text: str) -> str:

@@ -55,6 +55,11 @@ class Home:
         return self.secrets / "portal.json"
 
     @property
+    def ssh_host_key(self) -> Path:
+        """The host key of the entrance by SSH."""
+        return self.secrets / "ssh-host-key"
+
+    @property
     def first_password(self) -> Path:
         """The generated password of `admin`, from its making until it has been shown."""
         return self.secrets / "first-password"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mlportal import say
 from mlportal.env import Environment
 from mlportal.paths import Home
 from mlportal.processes import command, listener
@@ -127,6 +128,39 @@ def port_free(environment: Environment) -> None:
         f"PORTAL_HTTP_PORT={port + 1 if port < 65535 else port - 1} make up",
         code=os.EX_UNAVAILABLE,
     )
+
+
+_ABOVE_CHILDREN = 300
+"""The supervisor's children close every lower descriptor; see `supervise._Options.minfds`."""
+
+
+def ssh_listener(environment: Environment) -> socket.socket | None:
+    """The socket of the entrance by SSH, listening already; None where there is to be none.
+
+    Raises Refused, naming the process that holds the port, when it was asked for and is taken. Where nobody asked for
+    it, a portal without this entrance is better than none: that is said, and the programs that follow are told.
+    """
+    address, port = environment.ssh_address, environment.ssh_port
+    if not port:
+        return None
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.create_server((address, port), family=family, backlog=128) as made:
+            made.setblocking(False)
+            return socket.socket(fileno=fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _ABOVE_CHILDREN))
+    except OSError as error:
+        holder = listener(port)
+        who = f"process {holder} ({command(holder)})" if holder is not None else f"somebody else ({error.strerror})"
+        taken = f"Port {port} on {address}, for SSH, is taken by {who}. "
+        other = f"PORTAL_SSH_PORT={port + 1 if port < 65535 else port - 1} make up"
+        if environment.ssh_port_given:
+            raise Refused(
+                f"{taken}End it, choose another port: {other}, or leave SSH out: PORTAL_SSH_PORT=0",
+                code=os.EX_UNAVAILABLE,
+            ) from error
+        say.event(say.WRONG, "portal", f"{taken}There is no entrance by SSH until you choose another port: {other}")
+        os.environ["PORTAL_SSH_PORT"] = "0"
+        return None
 
 
 def can_listen(address: str, port: int) -> bool:

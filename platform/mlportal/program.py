@@ -34,7 +34,8 @@ class Program:
     supervisor, before the first start. `argv` then only describes the program.
     `prepare` runs before each start (it removes what a killed predecessor left). `ready` is asked often and must
     answer at once. `stop_pid` names the process that takes the stop signal when that is not the started one, as with
-    a wrapper that passes no signals on. `cleanup` runs after it has ended.
+    a wrapper that passes no signals on. `cleanup` runs after it has ended. One with a listening socket in `wakes`
+    starts when somebody connects there, and costs nothing before; it may end when nobody is left, until the next comes.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Program:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_wait_s: float = 10.0
     stop_pid: Callable[[], int | None] = _nothing
+    wakes: socket.socket | None = None
 
 
 def detach() -> None:

@@ -9,6 +9,7 @@ import asyncio
 import socket
 import sys
 import warnings
+from importlib import import_module
 
 import uvicorn
 from celery.apps.worker import Worker  # noqa: F401 - loaded once, before the fork
@@ -80,6 +81,13 @@ def worker() -> None:
     worker_ready.connect(lambda **_: settings.ENVIRONMENT.home.ready_file("worker").touch(), weak=False)
     options = ("--pool", "threads", "-c", "8", "--without-mingle", "--without-gossip", "--without-heartbeat")
     app.worker_main(["-q", "worker", *options, "--loglevel", "WARNING"])
+
+
+def sshgateway(listener: socket.socket | None = None, *, listen: str = "") -> None:
+    """The entrance by SSH, at a socket or at ADDRESS:PORT. One that was woken ends when nobody is left."""
+    import_module("apps.instances.sshgate.serving").run(
+        listener or _port(listen), host_key=settings.PORTAL_SSH_HOST_KEY_FILE, stays=listener is None
+    )
 
 
 def control() -> None:

@@ -31,6 +31,9 @@ DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", "testserver", _host(ENVIRONMENT.origin)]
 PORTAL_ORIGIN = ENVIRONMENT.origin
 PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
+#: Where people reach the entrance by SSH; without a port there is none.
+PORTAL_SSH_HOST, PORTAL_SSH_PORT = ENVIRONMENT.ssh_public
+PORTAL_SSH_HOST_KEY_FILE = ENVIRONMENT.ssh_host_key_file
 PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
 PORTAL_START_TIMEOUT_S = ENVIRONMENT.start_timeout_s
 """An instance fails when it has made no progress towards its start for this long."""

@@ -24,8 +24,11 @@ from mlportal.supervise import Supervised
 _BACKENDS, _FRONT, _CLUSTER, _PORTAL = 1, 2, 3, 4
 
 
-def supervised(environment: Environment) -> list[Supervised]:
-    """All programs for these settings, in the order in which they are worth starting."""
+def supervised(environment: Environment, *, ssh: socket.socket | None = None) -> list[Supervised]:
+    """All programs for these settings, in the order in which they are worth starting.
+
+    ``ssh`` is the listening socket of the entrance by SSH, which starts with the first connection.
+    """
     home = environment.home
     prepared = stamps.read(home.root / "stamps.json") == stamps.current(environment) and environment.database_embedded
     programs: list[Supervised] = []
@@ -63,6 +66,9 @@ def supervised(environment: Environment) -> list[Supervised]:
             load=preload_kubernetes,
         )
         programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
+    if ssh is not None:
+        task = _ours(environment, "sshgateway", load=preload_kubernetes, wakes=ssh)
+        programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
     return programs
 
 
@@ -97,11 +103,12 @@ def _ours(
     tidy: Callable[[], None] = lambda: None,
     load: Callable[[], None] = preload,
     stop_wait_s: float = 15.0,
+    wakes: socket.socket | None = None,
 ) -> Program:
-    """A program that is a function of `mlportal.programs`."""
+    """A program that is a function of `mlportal.programs`; one that is woken gets its socket."""
 
     def call() -> None:
-        getattr(import_module("mlportal.programs"), name)()
+        getattr(import_module("mlportal.programs"), name)(*([] if wakes is None else [wakes]))
 
     return Program(
         name=name,
@@ -113,6 +120,7 @@ def _ours(
         prepare=tidy,
         cleanup=tidy,
         stop_wait_s=stop_wait_s,
+        wakes=wakes,
     )
 
 

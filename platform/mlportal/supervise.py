@@ -11,7 +11,9 @@ import gc
 import json
 import os
 import re
+import select
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -107,6 +109,9 @@ class _Child(Subprocess):  # type: ignore[misc]
             return
         detach()
         self._prepare_child_fds()
+        for other in self.config.options.children.values():
+            if other is not self and other.program.wakes is not None:
+                other.program.wakes.close()
         forked.become(call, name=self.program.name, environ=self.config.environment, directory=self.program.directory)
 
     def spawn(self) -> int | None:
@@ -127,7 +132,18 @@ class _Child(Subprocess):  # type: ignore[misc]
             self.backoff = min(self.backoff, LONGEST_BACK_OFF_S)
         return changed
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is not running because nobody has asked for it."""
+        never = self.state == ProcessStates.STOPPED and not self.laststart
+        ended_well = self.state == ProcessStates.EXITED and self.exitstatus == 0
+        return self.program.wakes is not None and (never or ended_well)
+
     def transition(self) -> None:
+        if self.waits:
+            if self.config.options.may_start(self) and self.config.options.knocks(self.program.wakes):
+                self.spawn()
+            return
         if self.state == ProcessStates.STOPPED and not self.laststart and not self.config.options.may_start(self):
             return
         super().transition()
@@ -151,6 +167,8 @@ class _Child(Subprocess):  # type: ignore[misc]
                 self.config.options.give_up(f"{self.program.name} failed ({words}): {self.last_line}")
         elif wanted:
             say.event(say.STOPPED, self.program.name, "stopped")
+        elif self.waits:
+            say.event(say.NOTE, self.program.name, "nobody is connected; it starts again with the next one")
         else:
             delay = self.backoff if self.state == ProcessStates.BACKOFF else 0
             soon = f"in {delay} s" if delay else "now"
@@ -242,6 +260,15 @@ class _Options(ServerOptions):  # type: ignore[misc]
         needed = (self.children.get(name) for name in child.config.supervised.needs)
         return all(other is None or other.is_ready or other.done for other in needed)
 
+    def knocks(self, listener: socket.socket | None) -> bool:
+        """Whether somebody waits to be let in at this socket; the loop wakes when somebody comes."""
+        if listener is None or self.mood < SupervisorStates.RUNNING:
+            return False
+        if select.select([listener], [], [], 0)[0]:
+            return True
+        self.poller.register_readable(listener.fileno())
+        return False
+
     def load_code(self, program: Program) -> bool:
         """Load, once, what a forked program shares with the others; False when that fails and the start ends.
 
@@ -263,7 +290,7 @@ class _Options(ServerOptions):  # type: ignore[misc]
     def settled(self) -> bool:
         """Whether nothing is being started or stopped."""
         return self.mood >= SupervisorStates.RUNNING and all(
-            child.is_ready or child.done for child in self.children.values()
+            child.is_ready or child.done or child.waits for child in self.children.values()
         )
 
     def pace_s(self) -> float:

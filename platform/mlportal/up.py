@@ -6,7 +6,7 @@ import os
 import signal
 from importlib import import_module
 
-from mlportal import env, preflight, say, secretfile, stack, supervise
+from mlportal import env, preflight, say, secretfile, sshhost, stack, supervise
 from mlportal.embedded import postgres
 from mlportal.embedded.caddy import CannotRunCaddy
 from mlportal.embedded.postgres import CannotRunPostgres
@@ -33,8 +33,11 @@ def main() -> int:
             secretfile.ensure(environment.secret_file)
             if environment.database_embedded and postgres.initialise(data=home.postgres_data):
                 say.event(say.DONE, "postgres", f"made a database in {home.postgres_data}")
+            listener = preflight.ssh_listener(environment)
+            if listener is not None:
+                sshhost.ensure(environment.ssh_host_key_file)
             failure = supervise.run(
-                stack.supervised(environment),
+                stack.supervised(environment, ssh=listener),
                 home=home.root,
                 log=home.log,
                 record=home.processes_file,

@@ -1,0 +1,139 @@
+"""The way to an instance's sshd: straight to the pod's address inside its cluster, else through the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+from uuid import UUID
+
+from apps.clusters import access
+from apps.clusters.models import Cluster
+from apps.core.control import in_thread
+from apps.instances.sshgate.doors import Door
+from kubekit import names
+from kubekit.build.instance import SSH_PORT
+from kubekit.client import Cluster as KubeCluster
+from kubekit.errors import KubeError, NotFound, Unreachable
+from kubekit.streams import Streams
+from kubekit.tunnel import Tunnel
+
+log = logging.getLogger(__name__)
+PIECE = 64 << 10
+#: A pod answers within milliseconds, or a network policy swallows what is sent.
+DIAL_S = 3.0
+
+
+class Conduit(Protocol):
+    """Bytes to an instance and back."""
+
+    async def read(self) -> bytes:
+        """The next bytes, b"" at the end. Raises ``KubeError`` or ``OSError``."""
+
+    async def write(self, data: bytes) -> None:
+        """Send, and wait while the other side takes no more. Raises ``KubeError`` or ``OSError``."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+
+class Direct:
+    """A TCP connection to the pod."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(PIECE)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+class Forwarded:
+    """A port-forward, with what has to be closed after it. The first bytes were read already: sshd speaks first."""
+
+    def __init__(self, tunnel: Tunnel, first: bytes, held: AsyncExitStack) -> None:
+        self._tunnel, self._first, self._held = tunnel, first, held
+
+    async def read(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        return await self._tunnel.read()
+
+    async def write(self, data: bytes) -> None:
+        await self._tunnel.write(data)
+
+    async def close(self) -> None:
+        await self._held.aclose()
+
+
+class Ways:
+    """Opens conduits, with one connection pool for each cluster."""
+
+    def __init__(self) -> None:
+        self._streams: dict[UUID, tuple[str, Streams]] = {}
+
+    async def close(self) -> None:
+        """Close every pool."""
+        for _mark, streams in self._streams.values():
+            await streams.close()
+        self._streams.clear()
+
+    async def to(self, door: Door) -> Conduit:
+        """A conduit to the instance's sshd. Raises ``KubeError``: ``NotFound`` when nothing listens there."""
+        if door.inside:
+            try:
+                return await self._direct(door)
+            except (OSError, TimeoutError) as error:
+                log.info("%s is not reached at its address (%s); through the API server", door.pod, error)
+        return await self._forwarded(door)
+
+    async def _direct(self, door: Door) -> Conduit:
+        address = await in_thread(_address, door)
+        async with asyncio.timeout(DIAL_S):
+            return Direct(*await asyncio.open_connection(address, SSH_PORT, limit=4 * PIECE))
+
+    async def _forwarded(self, door: Door) -> Conduit:
+        streams = await self._pool(door.cluster)
+        async with AsyncExitStack() as stack:
+            tunnel = await stack.enter_async_context(streams.port_forward(door.namespace, door.pod, SSH_PORT))
+            async with asyncio.timeout(30):
+                first = await tunnel.read()
+            if not first:
+                raise NotFound("nothing listens on this port of the pod")
+            return Forwarded(tunnel, first, stack.pop_all())
+
+    async def _pool(self, cluster: Cluster) -> Streams:
+        credentials = await in_thread(access.credentials_of, cluster)
+        present = access.mark(credentials)
+        known = self._streams.get(cluster.pk)
+        if known is None or known[0] != present:
+            # The former one goes with the connections that still use it.
+            known = self._streams[cluster.pk] = (present, Streams(credentials))
+        return known[1]
+
+
+def _address(door: Door) -> str:
+    """The pod's address, if it is the pod of this launch. Raises ``KubeError``."""
+    cluster: KubeCluster = access.connect(door.cluster)
+    pod: dict[str, Any] = cluster.get("Pod", door.namespace, door.pod)
+    labels, address = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("podIP")
+    if labels.get(names.GENERATION) != str(door.launch) or not address:
+        raise Unreachable("the pod of this launch has no address yet")
+    return str(address)
+
+
+def why_not(error: Exception) -> str:
+    """What to say to the person whom this error stood in the way of. In English: it goes into a terminal."""
+    if isinstance(error, NotFound):
+        return "SSH is not running in this instance; its page and its log say why. Restart it if it is an old one."
+    if isinstance(error, KubeError):
+        return f"the cluster does not let us through to the instance now ({error.message[:200]}). Try again."
+    return "the instance does not answer now. Try again."
