@@ -4,7 +4,7 @@ BIN := .venv/bin
 RUN := PYTHONPATH=.:platform $(BIN)/python
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: up test lint bench e2e crash mutants set-up set-up-dev set-up-browser requirements migrations messages
+.PHONY: up test lint bench e2e crash mutants code-server set-up set-up-dev set-up-browser requirements migrations messages
 
 up: set-up
 	@$(RUN) -m mlportal up
@@ -33,6 +33,10 @@ crash: set-up-dev
 # Takes each protection against a known failure away, one line at a time; a test must notice. Some: ARGS="F7 F12"
 mutants: set-up-dev
 	@$(RUN) -m tests.faults.mutants $(ARGS)
+
+# VS Code in the browser for the embedded cluster: minutes of compiling, once per machine. Also needs g++ and libkrb5-dev.
+code-server: set-up
+	@$(RUN) -m localkube code-server --home "$${PORTAL_HOME:-.portal}/localkube" --images docker/images.toml
 
 # What `up` needs: packages from PyPI and npm, translations, and three programs of the distribution.
 set-up:

@@ -36,6 +36,16 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
                 primary=True,
             )
         )
+        found.append(
+            Action(
+                verb="enter-editor",
+                label=_("Open in VS Code"),
+                url=url("instances:enter", instance),
+                icon="code",
+                new_tab=True,
+                fields={"to": "editor"},
+            )
+        )
     if may_act and instance.state in {S.STOPPED, S.FAILED}:
         found.append(_post(instance, "start", _("Start"), "player-play", primary=True))
     if may_act and instance.state in LAUNCHED | {S.STOPPING}:

@@ -18,7 +18,7 @@ from apps.core.actors import Actor
 from apps.core.errors import PortalError
 from apps.instances import forecast
 from apps.instances.models import Instance
-from apps.instances.spec import objects_of
+from apps.instances.spec import host_of, objects_of, url_of
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
 from kubekit import names
@@ -55,6 +55,14 @@ def policy_for(url: str) -> str:
     rules = [rule.strip() for rule in settings.CONTENT_SECURITY_POLICY.split(";")]
     kept = [rule for rule in rules if rule and not rule.startswith("form-action")]
     return "; ".join([*kept, f"form-action {parts.scheme}://{parts.netloc}"])
+
+
+def curl(instance: Instance) -> str:
+    """How a program asks the instance; where its name leads nowhere but to this machine, curl is told so."""
+    host = host_of(instance)
+    port = instance.queue.cluster.apps_port or (443 if instance.queue.cluster.apps_scheme == "https" else 80)
+    here = f"--resolve {host}:{port}:127.0.0.1 " if host.endswith(".localhost") else ""
+    return f'curl {here}-H "Authorization: token $KEY" {url_of(instance)}api/status'
 
 
 # --- the panel of the form -----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from apps.core.pages import (
     find,
     history_tab,
 )
-from apps.instances import buttons, choices, entering, rendering, rotating, selectors, services, stages
+from apps.instances import buttons, choices, editor, entering, rendering, rotating, selectors, services, stages
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
@@ -97,6 +97,8 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
         "may_enter": may_enter,
         "has_key": may_enter and instance.state in LAUNCHED,
         "launched": instance.state in LAUNCHED,
+        "is_up": instance.state == S.RUNNING,
+        "curl": rendering.curl(instance),
         "soft_limit": bool(instance.node) and limits_are_soft(instance.queue.cluster_id, instance.node),
     }
 
@@ -300,10 +302,29 @@ class Enter(InstanceAction):
     """A new tab posts here; the answer posts the ticket on to the instance's host, so no address ever holds it."""
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
-        entrance = entering.ticket(actor=self.actor, instance=find(self.rows(), pk))
-        response = self.show_once("instances/enter.html", {"entrance": entrance})
+        instance = find(self.rows(), pk)
+        to_editor = request.POST.get("to") == "editor"
+        if to_editor and entering.may_enter(self.actor, instance):
+            editor.require(instance)
+        entrance = entering.ticket(actor=self.actor, instance=instance)
+        onward = editor.PATH if to_editor else ""
+        response = self.show_once("instances/enter.html", {"entrance": entrance, "next": onward})
         response["Content-Security-Policy"] = rendering.policy_for(entrance.url)
         return response
+
+
+class EditorButton(InstanceAction):
+    """The button that opens VS Code, or why there is none; asked of the instance after the page stands."""
+
+    def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """For the owner alone, who is the only one to press it."""
+        instance = find(self.rows(), pk)
+        if not entering.may_enter(self.actor, instance):
+            raise NotFound()
+        return self.show("instances/editor.html", {"object": instance, "editor": editor.look(instance)})
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        raise NotFound()
 
 
 class LogTail(InstanceAction):

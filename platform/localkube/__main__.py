@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from localkube.config import Config, ConfigError
+from localkube.node import editors
 from localkube.node.kubelet import Kubelet, NodeError
 from localkube.runtime import NodeRuntime, NoNode
 from localkube.server import Server
@@ -33,7 +34,22 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--memory-mib", type=int, help="memory the node offers (default: that of the machine)")
     serve.add_argument("--fake-gpus", type=int, default=0, help="GPUs the node claims to have; nothing is behind them")
     serve.add_argument("--no-node", action="store_true", help="the API alone: pods stay Pending")
+    editor = commands.add_parser("code-server", help="install VS Code for images that have its recipe; takes minutes")
+    editor.add_argument("--home", type=Path, required=True, help="the folder that `serve` gets")
+    editor.add_argument("--images", type=Path, required=True, help="table of image references (docker/images.toml)")
     return parser
+
+
+def _install_editors(home: Path, table: Path) -> int:
+    """VS Code of each recipe in the table, unless it is there; 0, or 1 after saying what is missing."""
+    cache = editors.cache_of(home.absolute())
+    try:
+        for recipe in editors.recipes(table.absolute()):
+            sys.stdout.write(f"{editors.install(cache, recipe)}\n")
+    except (editors.CannotInstall, OSError) as error:
+        sys.stderr.write(f"localkube: {error}\n")
+        return 1
+    return 0
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -69,6 +85,8 @@ async def _serve(config: Config, runtime: NodeRuntime) -> None:
 def main() -> int:
     """Run the command; 0 after a clean stop, 2 for a setting that cannot be, 1 for a start that failed."""
     options = _parser().parse_args()
+    if options.command == "code-server":
+        return _install_editors(options.home, options.images)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     config = _config(options)
     # Pods run as other users and enter folders below the home; the home itself is closed to everybody else.

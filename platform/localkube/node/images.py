@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from localkube.node import editors
 from localkube.node.sandbox import Bind, system_binds
 
 PATH: Final = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -53,6 +54,7 @@ class Source:
     command: tuple[str, ...]
     programs: tuple[Path, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    editor: Path | None = None
 
     @property
     def requirements(self) -> Path:
@@ -71,14 +73,17 @@ class Image:
     command: tuple[str, ...]
     links: tuple[tuple[str, str], ...] = ()
     """Symbolic links inside: where each is, and what it leads to."""
+    editor: Path | None = None
+    """What containers see at /opt/code-server, where it is installed."""
 
     @property
     def binds(self) -> tuple[Bind, ...]:
-        return (
+        found = (
             Bind(str(self.python), "/opt/python"),
             Bind(str(self.venv), "/opt/venv"),
             Bind(str(self.library_cache), "/etc/ld.so.cache"),
         )
+        return (*found, Bind(str(self.editor), editors.PLACE)) if self.editor else found
 
 
 def normalize(reference: str) -> str:
@@ -122,6 +127,7 @@ class Images:
                         tuple(entry["command"]),
                         tuple(folder / name for name in entry.get("programs", [])),
                         tuple(sorted(entry.get("links", {}).items())),
+                        folder / entry["editor"] if "editor" in entry else None,
                     )
 
     @property
@@ -149,13 +155,25 @@ class Images:
         library_cache = _LIBRARIES
         if base != Path("/usr") and any(base.glob("lib/libpython3*.so*")):  # noqa: ASYNC240 - one folder
             library_cache = await self._library_cache(base)
-        return Image(reference, f"sha256:{content}", place / "venv", base, library_cache, source.command, source.links)
+        editor = editors.installed(self._cache, source.editor) if source.editor else None
+        return Image(
+            reference,
+            f"sha256:{content}",
+            place / "venv",
+            base,
+            library_cache,
+            source.command,
+            source.links,
+            editor,
+        )
 
     def prune(self, in_use: str) -> None:
         """Remove what no reference of the table leads to any more, but nothing whose key occurs in `in_use`."""
         needed: set[str] = set()
         for source in self._sources.values():
             needed |= {_content_hash(source), f"layer-{_hash_of(source.requirements)}"}
+            if source.editor:
+                needed.add(editors.key_of(source.editor))
         for entry in self._cache.glob("*") if self._cache.is_dir() else ():
             key = entry.name.partition(".")[0]
             if not key.startswith("ld-") and key not in needed and key not in in_use:

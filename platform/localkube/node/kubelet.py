@@ -10,10 +10,9 @@ import platform
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 from localkube.config import Config
-from localkube.node import execs, fields, limits, logs
+from localkube.node import editors, execs, fields, limits, logs
 from localkube.node.agents import Agent
 from localkube.node.context import HOST_ADDRESS, Context, Timing
 from localkube.node.images import Images
@@ -60,12 +59,11 @@ class Kubelet:
         home = config.home.absolute()
         (home / "pods").mkdir(parents=True, exist_ok=True, mode=0o700)
         home.chmod(0o700)
-        cache = os.environ.get("LOCALKUBE_IMAGE_CACHE")
         self._context = Context(
             store=store,
             home=home,
             node_name=config.node_name,
-            images=Images(config.images, Path(cache) if cache else home / "images"),
+            images=Images(config.images, editors.cache_of(home)),
             volumes=Volumes(store, home / "volumes", images=loop_devices_work(home)),
             limits=limits.detect(home),
             network=Network(store, str(home)),

@@ -269,4 +269,5 @@ def _log_tail(path: Path) -> str:
 def _load_image(kept: dict[str, Any]) -> Image:
     paths = {key: Path(kept[key]) for key in ("venv", "python", "library_cache")}
     links = tuple((place, target) for place, target in kept.get("links", ()))
-    return Image(**{**kept, **paths, "command": tuple(kept["command"]), "links": links})
+    editor = Path(kept["editor"]) if kept.get("editor") else None
+    return Image(**{**kept, **paths, "command": tuple(kept["command"]), "links": links, "editor": editor})
