@@ -26,7 +26,7 @@ from apps.flows.endings import Ending, from_end, stopped
 from apps.flows.finishing import complete
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState, Charge, StopCause
-from apps.flows.waiting import RECONCILER, note_running, note_waiting, wake_next
+from apps.flows.waiting import ON_ITS_WAY, RECONCILER, WATCHED_S, note_running, note_waiting, wake_next
 from apps.tenants import amounts
 from kubekit.build.task import task_pod
 from kubekit.client import Cluster as KubeCluster
@@ -44,8 +44,7 @@ S = AttemptState
 #: Room may come without a word (a raised limit, another portal): look again.
 WAIT_FOR_ROOM_S = 15.0
 #: The watch reports at once; this is when the sweep looks if it does not.
-WATCHED_S = 60.0
-STARTING_S = 5.0
+STARTING_S = 10.0
 STOPPING_S = 3.0
 CLUSTER_AWAY_S = 10.0
 #: After so many failed readings an end is stored without the rest of the log.
@@ -202,10 +201,7 @@ class Round:
 
     def running(self, seen: AttemptObservation) -> None:
         """The program runs: from here its time-out counts."""
-        started = seen.started_at or self.now
-        deadline = started + timedelta(seconds=pods.node_of(self.attempt).timeout_s)
-        note_running(self.attempt, self.claim, started_at=started, deadline_at=deadline)
-        crashpoints.reach("attempt-running")
+        note_running(self.attempt, self.claim, seen, timeout_s=pods.node_of(self.attempt).timeout_s)
 
     def watch_running(self, seen: AttemptObservation) -> datetime | None:
         """End it at its deadline; else look again then, or when the watch says so."""
@@ -230,7 +226,7 @@ class Round:
             )
             self.begin_stop(StopCause.START_TIMEOUT, reason, charge=ending.charge)
             return self.stop(seen)
-        why = self.why(seen, events=events, claims=claims) or Reason(code="pod_starting")
+        why = self.why(seen, events=events, claims=claims) or ON_ITS_WAY
         note_waiting(attempt, self.claim, why)
         return min(attempt.start_deadline_at or self.after(STARTING_S), self.after(STARTING_S))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from apps.core import actors, reconciling
 from apps.core.claims import Claim
@@ -14,9 +15,14 @@ from apps.core.transitions import transition
 from apps.flows import selectors
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState, RunState
+from kubekit.observe import AttemptObservation
 
 KIND = "attempt"
 RECONCILER = actors.system("reconciler")
+WATCHER = actors.system("watcher")
+ON_ITS_WAY = Reason(code="pod_starting")
+#: The watch reports at once; this is when the sweep looks if it does not.
+WATCHED_S = 60.0
 _OPEN = {AttemptState.QUEUED, AttemptState.RUNNING, AttemptState.CANCELLING}
 
 
@@ -44,8 +50,20 @@ def attempt_to_run(attempt: Attempt) -> RunState:
     return RunState.QUEUED if attempt.state == AttemptState.QUEUED else RunState.RUNNING
 
 
-def note_running(attempt: Attempt, claim: Claim, *, started_at: datetime, deadline_at: datetime) -> None:
-    """The program runs: the attempt and the run say so, with the deadline stored."""
+def note_on_its_way(attempt: Attempt) -> None:
+    """Its pod is there and waits for nothing but its turn, as a watch tells; a worker looks if that is all it tells."""
+    if attempt.reason_code == ON_ITS_WAY.code:
+        return
+    with transaction.atomic():
+        expect = {AttemptState.QUEUED}
+        transition(attempt.run, RunState.QUEUED, actor=WATCHER, reason=ON_ITS_WAY, expect={RunState.QUEUED})
+        transition(attempt, AttemptState.QUEUED, actor=WATCHER, reason=ON_ITS_WAY, expect=expect)
+
+
+def note_running(attempt: Attempt, claim: Claim | None, seen: AttemptObservation, *, timeout_s: int) -> None:
+    """The program runs: the attempt and the run say so, with the deadline stored. A watch has no claim."""
+    started_at = seen.started_at or timezone.now()
+    deadline_at = started_at + timedelta(seconds=timeout_s)
     with transaction.atomic():
         run = attempt.run
         values = {} if run.started_at else {"started_at": started_at}
@@ -56,5 +74,10 @@ def note_running(attempt: Attempt, claim: Claim, *, started_at: datetime, deadli
             actor=RECONCILER,
             claim=claim,
             expect={AttemptState.QUEUED},
-            values={"started_at": started_at, "deadline_at": deadline_at},
+            values={
+                "started_at": started_at,
+                "deadline_at": deadline_at,
+                "pod_uid": seen.pod.uid,
+                "due_at": min(deadline_at, timezone.now() + timedelta(seconds=WATCHED_S)),
+            },
         )

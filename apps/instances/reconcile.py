@@ -1,8 +1,9 @@
 """Bring one instance to what its owner wants: write what the plan says, look, decide, store.
 
-Writes: a new instance is Secret, StatefulSet, Service and Ingress (four applies, no read); a later start is key,
-StatefulSet and route (three); a stop is route and replicas 0 (two, the route first). The key that the Secret still
-holds opens nothing then: its launch has no route, its pod ends, and the next launch writes another before its pod.
+Writes: a new instance is Secret, Service, Ingress and StatefulSet (four applies, no read); a later start is key, route
+and StatefulSet (three). The StatefulSet comes last, so that what runs can be reached. A stop is route and replicas 0
+(two, the route first). The key that the Secret still holds opens nothing then: its launch has no route, its pod ends,
+and the next launch writes another before its pod. After its writes a round ends; the watch tells what comes of them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from kubekit.specs import InstanceSpec
 
 log = logging.getLogger(__name__)
 RECONCILER = actors.system("reconciler")
-#: After the writes of a start the watch reports; this is when the sweep looks if it does not.
+#: After its writes a round waits for what the watch reports of the pod; this is when the sweep looks if it does not.
 AFTER_WRITES_S = 3.0
 #: A claim older than this is lengthened before the next write.
 FRESH = claims.LEASE / 4
@@ -60,8 +61,8 @@ class Step(StrEnum):
     DELETE_KEY = "delete key"
 
 
-NEW = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_SERVICE, Step.APPLY_ROUTE)
-START = (Step.APPLY_KEY, Step.APPLY_STATEFUL_SET, Step.APPLY_ROUTE)
+NEW = (Step.APPLY_KEY, Step.APPLY_SERVICE, Step.APPLY_ROUTE, Step.APPLY_STATEFUL_SET)
+START = (Step.APPLY_KEY, Step.APPLY_ROUTE, Step.APPLY_STATEFUL_SET)
 STOP = (Step.DELETE_ROUTE, Step.SCALE_TO_ZERO)
 APPLIES = frozenset(NEW)
 DELETE = (Step.DELETE_ROUTE, Step.DELETE_STATEFUL_SET, Step.DELETE_SERVICE, Step.DELETE_KEY)
@@ -105,7 +106,8 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     steps = plan(instance)
     written = write(instance, cluster, steps, claim) if steps else Written()
     rotated = rotating.advance(instance, cluster) if not steps else None
-    if written.error is None and steps and instance.state in LAUNCHED:
+    stops = instance.state == InstanceState.STOPPING and bool(instance.pod_uid)
+    if written.error is None and steps and (stops or instance.state in LAUNCHED):
         return _note_written(instance, written, claim)
     seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
     return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None, rotated=rotated)
@@ -236,7 +238,7 @@ _WRITERS: dict[Step, Writer] = {
 # --- storing -----------------------------------------------------------------------------------------------------
 
 
-def _note_written(instance: Instance, written: Written, claim: Claim) -> datetime:
+def _note_written(instance: Instance, written: Written, claim: Claim) -> datetime | None:
     values: dict[str, Any] = {"observed_generation": instance.generation}
     uids = dict(written.uids)
     if "StatefulSet" in uids:
@@ -244,13 +246,19 @@ def _note_written(instance: Instance, written: Written, claim: Claim) -> datetim
     gone = [former for kind in uids for former in rerouting.former_kinds(instance, kind)]
     known = {kind: uid for kind, uid in instance.object_uids.items() if kind not in gone}
     values["object_uids"] = {**known, **uids}
+    look_at = timezone.now() + timedelta(seconds=AFTER_WRITES_S)
+    unless = "" if instance.state == InstanceState.RUNNING else InstanceState.RUNNING
+    if _keep(instance, values, claim, unless=unless):
+        return look_at
     _keep(instance, values, claim)
-    return timezone.now() + timedelta(seconds=AFTER_WRITES_S)
+    return None  # the watch was quicker: it came up meanwhile, and there is nothing left to look for
 
 
-def _keep(instance: Instance, values: dict[str, Any], claim: Claim) -> None:
-    """Columns that no person sees, written only while the claim holds: no lock, no announcement."""
-    Instance.objects.as_system().filter(pk=instance.pk, claim_token=claim.token).update(**values)
+def _keep(instance: Instance, values: dict[str, Any], claim: Claim, *, unless: str = "") -> bool:
+    """Columns that no person sees, written while the claim holds and unless the row is in that state: no lock, no
+    announcement. False when nothing was written."""
+    rows = Instance.objects.as_system().filter(pk=instance.pk, claim_token=claim.token)
+    return bool(rows.exclude(state=unless).update(**values))
 
 
 def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, wrote: bool) -> datetime | None:

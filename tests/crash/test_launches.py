@@ -34,7 +34,7 @@ def test_an_instance_survives_three_deaths_of_its_keepers(
     with ExitStack() as held:
         if start[1] == "control":
             # A worker that looks first would see the pod ready, and control would find nothing to write.
-            held.enter_context(stage.held_at("instance-apply-route", "worker"))
+            held.enter_context(stage.held_at("instance-apply-stateful-set", "worker"))
         with stage.killed_at(*start):
             asked = stage.ask_later("POST", "instances", wanted, key=name)
     made = asked.result().json

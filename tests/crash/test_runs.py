@@ -194,7 +194,7 @@ def test_a_retry_follows_once_whoever_dies_between_two_attempts(stage: Stage, po
 
 @pytest.mark.parametrize(
     ("point", "program"),
-    [("attempt-running", "worker"), ("watch-attempt-running", "control"), ("log-piece-came", "control")],
+    [("watch-attempt-running", "control"), ("log-piece-came", "control")],
 )
 def test_a_run_goes_on_in_its_one_pod_whoever_dies_at_its_beginning(stage: Stage, point: str, program: str) -> None:
     flow = new_flow(stage, f"goes-on-{point}", COUNTS)

@@ -25,9 +25,9 @@ def test_a_new_instance_is_four_applies_and_no_read(world: World, route: str) ->
     world.reconcile(instance)
     assert world.cluster.calls == [
         ("apply", "Secret"),
-        ("apply", "StatefulSet"),
         ("apply", "Service"),
         ("apply", route),
+        ("apply", "StatefulSet"),
     ]
     assert instance.observed_generation == instance.generation
     assert instance.stateful_set_uid
@@ -87,7 +87,7 @@ def test_a_later_start_has_another_key_and_is_three_writes(world: World, route: 
     services.start(actor=world.actor, instance=instance)
     world.cluster.calls.clear()
     world.reconcile(instance)
-    assert [kind for verb, kind in world.cluster.calls] == ["Secret", "StatefulSet", route]
+    assert [kind for verb, kind in world.cluster.calls] == ["Secret", route, "StatefulSet"]
     assert instance.key.reveal() != first
     assert len(instance.key.reveal()) >= 43
     assert instance.launch == 2
