@@ -14,7 +14,7 @@ from rest_framework.reverse import reverse
 
 from apps.clusters.events_api import EventfulViewSet
 from apps.core.api import StatefulItem
-from apps.instances import choices, entering, forecast, rotating, selectors, services, stages
+from apps.instances import choices, entering, forecast, rotating, selectors, services, ssh, stages
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 
@@ -134,6 +134,23 @@ class KeyItem(serializers.Serializer[Any]):
     key = serializers.CharField()
 
 
+class SshItem(serializers.Serializer[Any]):
+    """The way to an instance by SSH. ``host`` and ``port`` are the entrance's, where one signs in as ``person``."""
+
+    host = serializers.CharField()
+    port = serializers.IntegerField()
+    person = serializers.CharField()
+    gateway = serializers.CharField()
+    alias = serializers.CharField()
+    address = serializers.CharField()
+    login = serializers.CharField()
+    command = serializers.CharField()
+    gateway_fingerprint = serializers.CharField()
+    fingerprint = serializers.CharField()
+    known_hosts = serializers.ListField(child=serializers.CharField())
+    config = serializers.CharField()
+
+
 class TicketItem(serializers.Serializer[Any]):
     """POST ``ticket`` as a form field to ``url`` within a minute, once."""
 
@@ -233,6 +250,12 @@ class InstanceViewSet(EventfulViewSet):
         """A one-time entrance for a browser, for the owner alone; audited."""
         entrance = entering.ticket(actor=self.actor, instance=self.find(pk))
         return Response(TicketItem(entrance).data, headers=NO_STORE)
+
+    @extend_schema(responses=SshItem)
+    @action(detail=True, methods=["get"])
+    def ssh(self, request: Request, pk: str) -> Response:
+        """How its owner gets there by SSH: addresses, host keys, a part of ~/.ssh/config."""
+        return Response(SshItem(ssh.require_way(self.actor, self.find(pk))).data)
 
     @extend_schema(request=ForecastForm, responses=ForecastItem)
     @action(detail=False, methods=["post"], url_path="will-it-run")

@@ -20,6 +20,7 @@ urlpatterns = [
     path("instances/<uuid:pk>/change", views.ChangeInstance.as_view(), name="change"),
     path("instances/<uuid:pk>/enter", views.Enter.as_view(), name="enter"),
     path("instances/<uuid:pk>/editor", views.EditorButton.as_view(), name="editor"),
+    path("instances/<uuid:pk>/ssh", views.SshState.as_view(), name="ssh"),
     path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
     path("instances/<uuid:pk>/log/tail", views.LogTail.as_view(), name="log-tail"),

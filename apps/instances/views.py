@@ -31,7 +31,7 @@ from apps.core.pages import (
     find,
     history_tab,
 )
-from apps.instances import buttons, choices, editor, entering, rendering, rotating, selectors, services, stages
+from apps.instances import buttons, choices, editor, entering, rendering, rotating, selectors, services, ssh, stages
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
@@ -322,6 +322,17 @@ class EditorButton(InstanceAction):
         if not entering.may_enter(self.actor, instance):
             raise NotFound()
         return self.show("instances/editor.html", {"object": instance, "editor": editor.look(instance)})
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        raise NotFound()
+
+
+class SshState(InstanceAction):
+    """Whether sshd runs in the instance, asked when its part of the page stands."""
+
+    def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """Nothing when it does; the reason when it does not, or that it could not be asked."""
+        return self.show("instances/ssh_state.html", ssh.state_of(self.actor, find(self.rows(), pk)))
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         raise NotFound()
