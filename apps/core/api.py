@@ -27,7 +27,7 @@ from apps.core import listing, troubles
 from apps.core.actors import Actor
 from apps.core.errors import Forbidden, Invalid, NotFound, PortalError
 from apps.core.listing import ListSpec
-from apps.core.models import AuditEntry
+from apps.core.models import AuditEntry, Trouble
 
 log = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
@@ -353,3 +353,25 @@ class AuditViewSet(PortalViewSet):
         if found is None:
             raise NotFound()
         return found
+
+
+class TroubleItem(serializers.Serializer[Any]):
+    """Something that lasts and needs an administrator."""
+
+    id = serializers.UUIDField()
+    code = serializers.CharField()
+    subject = serializers.CharField()
+    sentence = serializers.CharField(source="reason.sentence")
+    next = serializers.CharField(source="reason.next")
+    evidence = serializers.ListField(child=serializers.CharField())
+    since = serializers.DateTimeField()
+    seen_at = serializers.DateTimeField()
+
+
+class TroubleViewSet(PortalViewSet):
+    """What is wrong with the portal itself and lasts, for administrators; what is over is not listed any more."""
+
+    kind = "trouble"
+    rows = Trouble.objects.for_actor
+    item = TroubleItem
+    spec = ListSpec(filters={"code": lambda text: Q(code=text)}, sorts={"since": "since"}, default_sort="-since")

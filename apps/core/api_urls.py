@@ -6,10 +6,11 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.permissions import AllowAny
 from rest_framework.routers import SimpleRouter
 
-from apps.core.api import AuditViewSet
+from apps.core.api import AuditViewSet, TroubleViewSet
 
 router = SimpleRouter(trailing_slash=False)
 router.register("audit", AuditViewSet, basename="audit")
+router.register("troubles", TroubleViewSet, basename="trouble")
 
 urlpatterns = [
     *router.urls,

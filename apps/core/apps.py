@@ -11,7 +11,8 @@ class CoreConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the base's control loops."""
-        from apps.core import loops
+        """Register the base's control loops, and what it shows to administrators."""
+        from apps.core import loops, standing
 
         loops.register()
+        standing.register()

@@ -12,20 +12,29 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
 LEASE = timedelta(seconds=settings.PORTAL_LEASE_S)
-"""So long after a worker died with a row, another one takes it up."""
+"""So long after a worker died with a row, another one takes it up: within a minute the row has recovered.
+
+No shorter than a quarter of itself and one request to a cluster, so that a write that began in time ends in time.
+"""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A right to act on one row until the lease ends; ``token`` must still match at each write."""
+    """A right to act on one row until the lease ends; ``token`` must still match at each write.
+
+    ``failures`` counts the holders before this one that failed or died, without one that came to an end between them;
+    ``inherited`` says that the last one's lease ended while it held the row.
+    """
 
     pk: UUID
     token: int
     pokes: int
+    failures: int = 0
+    inherited: bool = False
 
 
 class ClaimLost(Exception):
@@ -37,14 +46,19 @@ def take(model: type[models.Model], pk: UUID, *, lease: timedelta = LEASE, now: 
     now = now or timezone.now()
     rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
     with transaction.atomic():
-        row = rows.select_for_update().filter(pk=pk).only("claim_token", "claimed_until", "pokes").first()
+        row = rows.select_for_update().filter(pk=pk).only("claim_token", "claimed_until", "pokes", "failures").first()
         if row is None:
             return None
         if row.claimed_until is not None and row.claimed_until > now:
             rows.filter(pk=pk).update(pokes=F("pokes") + 1)
             return None
-        rows.filter(pk=pk).update(claim_token=row.claim_token + 1, claimed_until=now + lease)
-    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes)
+        inherited = row.claimed_until is not None
+        failures = row.failures + inherited
+        # Due until the holder says otherwise: should it die, nobody knows any more why it looked.
+        rows.filter(pk=pk).update(
+            claim_token=row.claim_token + 1, claimed_until=now + lease, failures=failures, due_at=now
+        )
+    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes, failures=failures, inherited=inherited)
 
 
 def take_due(
@@ -59,12 +73,17 @@ def take_due(
             rows.select_for_update(skip_locked=True)
             .filter(free, due_at__lte=now)
             .order_by("due_at")
-            .values_list("pk", "claim_token", "pokes")[:limit]
+            .values_list("pk", "claim_token", "pokes", "failures", "claimed_until")[:limit]
         )
-        rows.filter(pk__in=[pk for pk, _, _ in found]).update(
-            claim_token=F("claim_token") + 1, claimed_until=now + lease
+        rows.filter(pk__in=[pk for pk, *_ in found]).update(
+            claim_token=F("claim_token") + 1,
+            claimed_until=now + lease,
+            failures=F("failures") + Case(When(claimed_until__isnull=False, then=1), default=0),
         )
-    return [Claim(pk=pk, token=token + 1, pokes=pokes) for pk, token, pokes in found]
+    return [
+        Claim(pk=pk, token=token + 1, pokes=pokes, failures=failures + (until is not None), inherited=until is not None)
+        for pk, token, pokes, failures, until in found
+    ]
 
 
 def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None, failed: bool = False) -> bool:
@@ -84,6 +103,12 @@ def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None,
             failures=F("failures") + 1 if failed else 0,
         )
     return poked
+
+
+def set_aside(model: type[models.Model], claim: Claim, *, due_at: datetime) -> None:
+    """Give the row back without having looked at it; what it has failed so far stays counted."""
+    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
+    rows.filter(pk=claim.pk, claim_token=claim.token).update(claimed_until=None, due_at=due_at)
 
 
 def extend(model: type[models.Model], claim: Claim, *, lease: timedelta = LEASE) -> None:

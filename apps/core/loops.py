@@ -8,7 +8,7 @@ import time
 
 from django.utils import timezone
 
-from apps.core import control, outbox, reconciling, wake
+from apps.core import control, outbox, pulse, reconciling, wake
 
 log = logging.getLogger(__name__)
 
@@ -51,3 +51,4 @@ def register() -> None:
     reconciling.sweep_also(outbox.SWEPT)
     control.register("alarms", wake.alarms.listen)
     control.register("sweep", sweep)
+    control.register("pulse", pulse.loop)

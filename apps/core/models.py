@@ -156,3 +156,52 @@ class OutboxMessage(models.Model):
     def visible_to(cls, actor: Actor) -> Q:
         """Administrators only; objects show their own deliveries."""
         return EVERYTHING if actor.is_admin else NOTHING
+
+
+class Trouble(Record):
+    """Something that lasts and that administrators have to see to; the row goes when it is over (``standing``).
+
+    ``code`` names a wording, ``subject`` what it is about. ``told_at`` is when it was announced outside.
+    """
+
+    code = models.CharField(max_length=60)
+    subject = models.CharField(max_length=200)
+    params = models.JSONField(default=dict)
+    evidence = models.JSONField(default=list)
+    since = models.DateTimeField(_("since"))
+    seen_at = models.DateTimeField()
+    told_at = models.DateTimeField(null=True)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("trouble")
+        verbose_name_plural = _("troubles")
+        constraints = [models.UniqueConstraint(fields=["code", "subject"], name="trouble_once")]
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.subject}"
+
+    @property
+    def reason(self) -> Explained | None:
+        """What is wrong and what to do, in the active language."""
+        return explain(self.code, self.params, self.evidence)
+
+
+class Pulse(models.Model):
+    """When the control process last asked the workers through the broker, and when one last answered (``pulse``)."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    asked_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+    told = models.BooleanField(default=False)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Administrators only."""
+        return EVERYTHING if actor.is_admin else NOTHING

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from apps.core import outbox, reconciling
+from apps.core import outbox, pulse, reconciling
 
 
 @shared_task(name="core.reconcile", ignore_result=True)
@@ -19,3 +19,9 @@ def reconcile(kind: str, pk: str) -> None:
 def deliver(pk: str) -> None:
     """Deliver one outbox message, when nobody else is at it."""
     outbox.deliver_one(UUID(pk))
+
+
+@shared_task(name="core.pulse", ignore_result=True)
+def answer_pulse() -> None:
+    """Say that work gets through."""
+    pulse.answer()

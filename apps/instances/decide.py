@@ -306,7 +306,7 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
     pod = seen.pod
     fresh = of_this_launch(instance, seen.events)
     values = {"last_events": merge(instance.last_events, fresh)} if fresh else {}
-    if pod is not None or not seen.live or _may_make_a_pod(seen):
+    if pod is not None or not seen.live or _may_make_a_pod(instance, seen):
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
             stay = Reason(code="node_lost", params={"node": pod.node or ""})
         return Decision(to=instance.state, reason=stay, values=values, again_s=LOOK_AGAIN_S[instance.state])
@@ -315,9 +315,12 @@ def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
     return Decision(to=to, reason=stay, values=ended, at_rest=True)
 
 
-def _may_make_a_pod(seen: Seen) -> bool:
-    """The StatefulSet's controller has not read the last change yet: it may still replace a pod that just went."""
-    return seen.observation is not None and seen.observation.exists and not seen.observation.settled
+def _may_make_a_pod(instance: Instance, seen: Seen) -> bool:
+    """The StatefulSet asks for a pod, or its controller has not read that none is wanted any more."""
+    found = seen.observation
+    if found is None or not found.exists:
+        return False
+    return not found.settled or (found.replicas > 0 and found.id == str(instance.pk))
 
 
 def _trouble(error: KubeError | SpecError) -> Reason | None:

@@ -266,7 +266,7 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
     if wrote:
         values.setdefault("observed_generation", instance.generation)
     if seen.live and seen.observation is not None and not decision.at_rest:
-        values |= _missing_objects(instance, seen)
+        values |= _undone(instance, seen)
     before = instance.state
     with transaction.atomic():
         moved = transition(
@@ -298,11 +298,20 @@ def _come_to_rest(instance: Instance, claim: Claim) -> None:
         ledger.release(kind=KIND, object_id=instance.pk)
 
 
-def _missing_objects(instance: Instance, seen: Seen) -> dict[str, Any]:
-    """The StatefulSet was deleted behind our back: forget it, so that the next round makes all four again."""
+def _undone(instance: Instance, seen: Seen) -> dict[str, Any]:
+    """What was written has been changed behind our back, by a person or by a worker that came too late: owe it again.
+
+    A StatefulSet that is gone is forgotten, so that the next round makes all four objects again.
+    """
     observation = seen.observation
-    if instance.state not in LAUNCHED or observation is None or instance.observed_generation < instance.generation:
+    if observation is None or instance.observed_generation < instance.generation:
         return {}
-    if not observation.exists and observation.pod is None:
-        return {"stateful_set_uid": "", "observed_generation": instance.generation - 1}
-    return {}
+    owed = {"observed_generation": instance.generation - 1}
+    if observation.exists and observation.id != str(instance.pk):
+        return {}  # another one of our name, which is not ours to change
+    if instance.state == InstanceState.DELETING:
+        return owed if observation.exists and not observation.deleting else {}
+    if not observation.exists:
+        lost = instance.state in LAUNCHED and observation.pod is None
+        return {"stateful_set_uid": "", **owed} if lost else {}
+    return owed if bool(observation.replicas) != (instance.state in LAUNCHED) else {}

@@ -85,6 +85,12 @@ def language_of(person: User) -> str:
     return person.language if person.language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
+def administrators() -> QuerySet[User]:
+    """Platform administrators who may sign in."""
+    rows: QuerySet[User] = User.objects.as_system().filter(is_platform_admin=True, is_active=True)
+    return rows.order_by("pk")
+
+
 def languages_by_mail(addresses: Sequence[str]) -> dict[str, str]:
     """The languages of those addresses that belong to people who chose one; in one statement."""
     wanted = {address.casefold(): address for address in addresses}

@@ -7,6 +7,10 @@ from django.utils.translation import gettext_lazy as _
 from apps.core.reasons import Wording
 
 WORDINGS = {
+    "books_differ": Wording(
+        sentence=_("The books of the queue “{queue}” differ: ledger, the pods' limits, the cluster's count, the pods."),
+        next=_("Check the quota on the queue's page; have the cluster count anew when its count did not fall."),
+    ),
     "queue_cluster_silent": Wording(
         sentence=_("The cluster “{cluster}” does not answer, so the queue's namespace cannot be brought up to date."),
         next=_("The portal tries again by itself. What runs in the queue goes on."),

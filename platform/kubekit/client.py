@@ -45,7 +45,8 @@ class _Answer:
 class Cluster:
     """One cluster, reached with one set of credentials. Safe to share between threads; connections are reused.
 
-    ``connect_timeout_s`` bounds the TCP and TLS handshake, ``read_timeout_s`` the wait for each piece of an answer.
+    ``connect_timeout_s`` bounds the TCP and TLS handshake, ``read_timeout_s`` the wait for each piece of an answer. A
+    write that begins within the first quarter of a worker's lease must be over before the lease is.
     ``on_denied`` hears of every request that the account may not make, before the caller does.
     """
 
@@ -54,7 +55,7 @@ class Cluster:
         credentials: Credentials,
         *,
         connect_timeout_s: float = 5.0,
-        read_timeout_s: float = 30.0,
+        read_timeout_s: float = 20.0,
         on_denied: Callable[[PermissionDenied], None] | None = None,
     ) -> None:
         self.credentials = credentials

@@ -144,7 +144,7 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
             "PORTAL_TASK_START_TIMEOUT_S", values.get("PORTAL_TASK_START_TIMEOUT_S") or "900"
         ),
         log_days=_days("PORTAL_LOG_DAYS", values.get("PORTAL_LOG_DAYS") or "90"),
-        lease_s=_seconds("PORTAL_LEASE_S", values.get("PORTAL_LEASE_S") or "60", least=1),
+        lease_s=_seconds("PORTAL_LEASE_S", values.get("PORTAL_LEASE_S") or "40", least=1),
         orphan_grace_s=_seconds("PORTAL_ORPHAN_GRACE_S", values.get("PORTAL_ORPHAN_GRACE_S") or "300"),
         debug=_flag("PORTAL_DEBUG", values.get("PORTAL_DEBUG") or "0"),
     )

@@ -12,7 +12,27 @@ from django.utils import timezone
 from apps.core import claims, reconciling
 from apps.core.claims import ClaimLost
 from apps.core.reconciling import Reconciler
+from apps.instances import reconcile as instances
 from apps.storage.models import Volume
+from kubekit import client
+
+
+def test_a_write_that_begins_in_a_fresh_lease_ends_within_it_and_a_dead_workers_row_recovers_within_a_minute() -> None:
+    given = client.Cluster.__init__.__kwdefaults__
+    request = timedelta(seconds=given["connect_timeout_s"] + given["read_timeout_s"])
+    assert instances.FRESH + request < claims.LEASE
+    assert claims.LEASE + timedelta(seconds=15) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("due_in", [None, timedelta(minutes=10)], ids=["not due", "due later"])
+def test_a_row_whose_holder_dies_is_due_at_the_end_of_its_lease_whenever_it_was_due_before(
+    volume: Volume, due_in: timedelta | None
+) -> None:
+    due = None if due_in is None else timezone.now() + due_in
+    Volume.objects.as_system().filter(pk=volume.pk).update(due_at=due)
+    assert claims.take(Volume, volume.pk) is not None
+    (when,) = [when for _kind, pk, when in reconciling.due_soonest() if pk == volume.pk]
+    assert when <= timezone.now() + claims.LEASE
 
 
 def test_a_claimed_row_is_not_given_to_a_second_worker(volume: Volume) -> None:

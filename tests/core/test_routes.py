@@ -20,7 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from apps.catalog.models import Image, Purpose, Size
-from apps.core.models import AuditEntry
+from apps.core.models import AuditEntry, Trouble
 from apps.flows import services as flows
 from apps.flows.models import Attempt, Run
 from apps.instances.models import Instance
@@ -107,6 +107,13 @@ def world() -> dict[str, Any]:
         "sizes": size,
         "clusters": queue.cluster,
         "audit": AuditEntry.objects.as_system().filter(actor_id=owner.pk).first(),
+        "troubles": Trouble.objects.create(
+            code="row_set_aside",
+            subject="s",
+            params={"what": "secret-row", "times": 3},
+            since=timezone.now(),
+            seen_at=timezone.now(),
+        ),
     }
 
 

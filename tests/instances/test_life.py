@@ -175,6 +175,47 @@ def test_a_deleted_stateful_set_is_made_again(world: World) -> None:
     assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 1
 
 
+@pytest.mark.parametrize("was", ["starting", "running"])
+def test_an_instance_whose_stateful_set_somebody_scales_to_none_gets_its_pod_back(world: World, was: str) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    if was == "running":
+        world.cluster.make_pod()
+        world.cluster.run_pod()
+        world.reconcile(instance)
+        world.cluster.remove_pod()
+    world.cluster.one("StatefulSet")["spec"]["replicas"] = 0
+    world.reconcile(instance)
+    world.reconcile(instance)
+    assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 1
+    world.cluster.make_pod()
+    world.cluster.run_pod()
+    assert world.reconcile(instance).state == S.RUNNING
+
+
+def test_a_stop_that_somebody_undoes_is_written_again(world: World) -> None:
+    instance = world.running()
+    services.stop(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.one("StatefulSet")["spec"]["replicas"] = 1
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.STOPPING, "a pod is asked for, so one may come"
+    world.reconcile(instance)
+    assert world.cluster.one("StatefulSet")["spec"]["replicas"] == 0
+    assert world.reconcile(instance).state == S.STOPPED
+
+
+def test_a_stateful_set_that_comes_back_while_its_instance_goes_is_deleted_again(world: World) -> None:
+    instance = world.running()
+    kept = world.cluster.one("StatefulSet")
+    services.delete(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.objects["StatefulSet", kept["metadata"]["namespace"], kept["metadata"]["name"]] = kept
+    world.reconcile(instance)
+    world.reconcile(instance)
+    assert "StatefulSet" not in world.cluster.kinds()
+
+
 def test_over_quota_is_refused_before_anything_is_made(world: World) -> None:
     world.create(size="large")
     before = Instance.objects.as_system().count()
@@ -307,3 +348,13 @@ def test_the_route_goes_in_one_request_by_its_uid_at_the_first_and_at_a_later_st
         world.cluster.make_pod()
         world.cluster.run_pod()
         world.reconcile(instance)
+
+
+def test_an_instance_goes_though_a_foreign_stateful_set_has_its_name_and_wants_a_pod(world: World) -> None:
+    instance = world.running()
+    world.cluster.one("StatefulSet")["metadata"] |= {"uid": "foreign", "labels": {}}
+    services.delete(actor=world.actor, instance=instance)
+    world.reconcile(instance)
+    world.cluster.remove_pod()
+    assert world.reconcile(instance).state == S.DELETED
+    assert world.cluster.one("StatefulSet")["metadata"]["uid"] == "foreign"
