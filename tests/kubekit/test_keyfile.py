@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +36,7 @@ async def test_the_key_is_in_the_file_and_in_no_argument(tmp_path: Path) -> None
     await keyfile.push(pod, "ns", "pod-0", "main", "a-newer-key")
     assert (tmp_path / "key").read_text() == "a-newer-key"
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
-    assert os.listdir(tmp_path) == ["key"]
+    assert not (tmp_path / ".key.new").exists()
     assert not [word for command in pod.commands for word in command if "a-new" in word]
 
 
