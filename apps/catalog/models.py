@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.core.actors import Actor
 from apps.core.models import Record
 from apps.core.scoping import EVERYTHING, ScopedManager
+from apps.tenants.ledger import Amount
 
 
 class Purpose(models.TextChoices):
@@ -64,6 +65,12 @@ class Size(Record):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def amount(self) -> Amount:
+        """What something of this size holds of its queue."""
+        gpus = {self.gpu_resource: self.gpus} if self.gpus else {}
+        return Amount(cpu_millis=self.cpu_millis, memory_bytes=self.memory_bytes, gpus=gpus)
 
     @classmethod
     def visible_to(cls, actor: Actor) -> Q:

@@ -25,7 +25,7 @@ from apps.core.actors import Actor
 from apps.core.claims import Claim, ClaimLost
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import transition
-from kubekit import client
+from kubekit import client, names
 from kubekit.build import probe
 from kubekit.build.probe import ProbeSpec
 from kubekit.checkup import Line
@@ -149,16 +149,8 @@ def alive_ids(ids: Collection[UUID]) -> set[UUID]:
 
 
 def _alive_texts(ids: Collection[str]) -> set[str]:
-    known = [UUID(text) for text in ids if _is_uuid(text)]
+    known = [pk for pk in map(names.parse_id, ids) if pk is not None]
     return {str(pk) for pk in alive_ids(known)}
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _examination(row: ClusterCheck, server: client.Cluster, beat: Callable[[], None]) -> Examination:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.clusters import access
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
-from apps.core import actors
+from apps.core import actors, quantities
 from apps.core.reasons import Reason, Wording
 from apps.core.transitions import transition
 from kubekit.checkup import facts
@@ -119,7 +119,7 @@ def note_permissions(cluster_pk: UUID, *, missing: Sequence[str] | None) -> None
     if cluster is None or missing is None:
         return
     if missing:
-        shown = "; ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+        shown = quantities.few(missing, between="; ")
         reason = Reason(code="cluster_permissions", params={"missing": shown}, evidence=tuple(missing)[:50])
         transition(cluster, ClusterState.CONNECTED, actor=WATCHER, expect={ClusterState.CONNECTED}, reason=reason)
     elif cluster.reason_code == "cluster_permissions":

@@ -94,11 +94,8 @@ def said_of(kind: str, told: Iterable[tuple[Mapping[str, Any], Mapping[str, str]
     """What a watch told (`watching.on_events`) of objects labelled ``kind``, by their id, in order."""
     found: dict[UUID, list[EventNote]] = {}
     for raw, labels in told:
-        try:
-            pk = UUID(labels.get(names.ID, ""))
-        except ValueError:
-            continue
-        if labels.get(names.KIND) == kind:
+        pk = names.parse_id(labels.get(names.ID))
+        if labels.get(names.KIND) == kind and pk is not None:
             found.setdefault(pk, []).append(observe_event(raw))
     return found
 
@@ -158,11 +155,8 @@ def keeper(kind: str, find: Callable[[UUID, UUID], Eventful | None]) -> EventHan
     def came(cluster_id: UUID, raw: dict[str, Any], labels: Mapping[str, str]) -> None:
         if labels.get(names.KIND) != kind:
             return
-        try:
-            pk = UUID(labels.get(names.ID, ""))
-        except ValueError:
-            return
-        row = find(cluster_id, pk)
+        pk = names.parse_id(labels.get(names.ID))
+        row = find(cluster_id, pk) if pk is not None else None
         if row is not None:
             keep(row, observe_event(raw))
 

@@ -66,7 +66,7 @@ def _found(server: client.Cluster) -> dict[str, str]:
     for label, alive in _registry.items():
         listed = list(server.list("Namespace", labels={names.INSTALL: install_id(), names.KIND: label}))
         by_id = {raw["metadata"]["labels"].get(names.ID, ""): raw["metadata"] for raw in listed}
-        living = {str(pk) for pk in alive({UUID(text) for text in by_id if _is_uuid(text)})}
+        living = {str(pk) for pk in alive({pk for pk in map(names.parse_id, by_id) if pk is not None})}
         found |= {metadata["name"]: metadata["uid"] for text, metadata in by_id.items() if text not in living}
     return found
 
@@ -76,11 +76,3 @@ def _delete(server: client.Cluster, name: str, uid: str) -> None:
         server.delete("Namespace", None, name, uid=uid)
     except NotFound:
         return
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

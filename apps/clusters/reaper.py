@@ -139,7 +139,7 @@ def _orphans(connection: client.Cluster, reapable: Reapable, *, unneeded: Collec
             if kind not in unneeded:
                 raise
     ids = {raw["metadata"]["labels"].get(names.ID, "") for raw in objects}
-    alive = {str(pk) for pk in reapable.alive({pk for pk in map(_uuid, ids) if pk is not None})}
+    alive = {str(pk) for pk in reapable.alive({pk for pk in map(names.parse_id, ids) if pk is not None})}
     for raw in objects:
         metadata = raw["metadata"]
         # What an owner owns goes with it, and what is going already needs no push.
@@ -171,10 +171,3 @@ def _remove(connection: client.Cluster, row: Orphan) -> bool:
         return False
     log.warning("%s belonged to no %s and was removed", row, row.row_kind)
     return True
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

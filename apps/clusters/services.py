@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from apps.clusters import access, checks, exposing, leavings
 from apps.clusters.models import Cluster, ClusterCheck
 from apps.clusters.states import ClusterState
-from apps.core import audit, egress, live, names, wake
+from apps.core import audit, egress, live, names, quantities, wake
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid
 from apps.core.secret import Secret
@@ -183,7 +183,7 @@ def _require_unused(cluster: Cluster) -> None:
     if living:
         raise Conflict(
             _("The cluster “%(cluster)s” is used by %(living)s.")
-            % {"cluster": cluster.name, "living": ", ".join(living[:5]) + (" …" if len(living) > 5 else "")},
+            % {"cluster": cluster.name, "living": quantities.few(living)},
             code="cluster_in_use",
             next=_("Delete these first."),
         )

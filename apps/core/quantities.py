@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -66,3 +67,8 @@ def _amount(seconds: float) -> str:
         return _("%(n)d h") % {"n": seconds // 3600}
     days = int(seconds // 86400)
     return ngettext("%(n)d day", "%(n)d days", days) % {"n": days}
+
+
+def few(texts: Sequence[str], *, between: str = ", ", most: int = 5) -> str:
+    """The first of them in one line, and a sign that there are more."""
+    return between.join(texts[:most]) + (" …" if len(texts) > most else "")

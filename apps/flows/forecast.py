@@ -56,22 +56,17 @@ class Forecast:
 
 def will_it_run(queue: Queue, size: Size) -> Forecast:
     """For a run that started now. A full queue lets it wait, so only what can never fit is ``never``."""
-    amount = ledger.Amount(
-        cpu_millis=size.cpu_millis,
-        memory_bytes=size.memory_bytes,
-        gpus={size.gpu_resource: size.gpus} if size.gpus else {},
-    )
-    whole = ledger.fit(queue_name=queue.name, asked=amount, used={}, limit=ledger.limits(queue))
+    whole = ledger.fit(queue_name=queue.name, asked=size.amount, used={}, limit=ledger.limits(queue))
     if not whole.fits:
         return Forecast(answer="never", sentence=whole.sentence, change=whole.next)
-    answer = room.will_fit(queue.cluster, amount)
+    answer = room.will_fit(queue.cluster, size.amount)
     if answer.verdict is Verdict.NEVER:
         sentence = _("No node is large enough: %(asked)s asked, the closest has %(has)s.") % {
             "asked": amounts.show(answer.resource, answer.asked),
             "has": amounts.show(answer.resource, answer.available),
         }
         return Forecast(answer="never", sentence=sentence, change=_("Choose a smaller size or another queue."))
-    now = ledger.would_fit(queue, amount)
+    now = ledger.would_fit(queue, size.amount)
     if not now.fits:
         return Forecast(
             answer="queued", sentence=now.sentence, change=_("A run waits until something else in the queue ends.")

@@ -89,12 +89,7 @@ def _one(rows: QuerySet[Any], text: str, place: str, faults: Faults, sentence: s
 
 
 def _check_size(size: Size, queue: Queue, place: str, faults: Faults) -> None:
-    amount = ledger.Amount(
-        cpu_millis=size.cpu_millis,
-        memory_bytes=size.memory_bytes,
-        gpus={size.gpu_resource: size.gpus} if size.gpus else {},
-    )
-    answer = ledger.fit(queue_name=queue.name, asked=amount, used={}, limit=ledger.limits(queue))
+    answer = ledger.fit(queue_name=queue.name, asked=size.amount, used={}, limit=ledger.limits(queue))
     if not answer.fits:
         faults.add(
             place,

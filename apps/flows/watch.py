@@ -126,7 +126,4 @@ def _let_orphan_go(cluster_id: UUID, pk: UUID, seen: AttemptObservation) -> None
 
 
 def _attempt_id(raw: dict[str, Any]) -> UUID | None:
-    try:
-        return UUID(((raw.get("metadata") or {}).get("labels") or {}).get(names.ID, ""))
-    except ValueError:
-        return None
+    return names.parse_id(((raw.get("metadata") or {}).get("labels") or {}).get(names.ID))

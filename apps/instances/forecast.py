@@ -13,7 +13,6 @@ from apps.clusters.room import RoomAnswer, Verdict
 from apps.clusters.states import ClusterState
 from apps.core.actors import Actor
 from apps.instances import choices
-from apps.instances.spec import amount_of
 from apps.tenants import amounts, ledger
 from apps.tenants.models import Queue
 
@@ -43,7 +42,7 @@ class Forecast:
 
 def will_it_run(*, actor: Actor, queue: Queue, size: Size) -> Forecast:
     """Compare the size with quota and room. The ledger and the scheduler decide when it comes to it."""
-    amount = amount_of(size)
+    amount = size.amount
     fit = ledger.would_fit(queue, amount)
     if not fit.fits:
         smaller = size_that_fits(actor, queue, below=size)
@@ -115,7 +114,7 @@ def size_that_fits(actor: Actor, queue: Queue, *, below: Size, now: bool = False
         and (not size.gpus or size.gpu_resource == below.gpu_resource)
     ]
     for size in sorted(smaller, key=lambda size: (size.gpus, size.memory_bytes, size.cpu_millis), reverse=True):
-        amount = amount_of(size)
+        amount = size.amount
         if ledger.would_fit(queue, amount).fits and room.will_fit(queue.cluster, amount).verdict in good:
             return size
     return None

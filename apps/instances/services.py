@@ -25,7 +25,7 @@ from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.transitions import transition
 from apps.instances import choices, forecast, launching, selectors, ssh
 from apps.instances.models import Instance, InstanceMount
-from apps.instances.spec import KIND, amount_of
+from apps.instances.spec import KIND
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
 from apps.storage import services as storage
 from apps.tenants import access, ledger
@@ -297,7 +297,7 @@ def _again_after_stop(row: Instance, actor: Actor, *, verb: str) -> None:
 def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID) -> None:
     """Hold the quota; a refusal names the size that would fit, which is the smallest change of all."""
     try:
-        ledger.reserve(queue_id=queue.pk, kind=KIND, object_id=pk, amount=amount_of(size))
+        ledger.reserve(queue_id=queue.pk, kind=KIND, object_id=pk, amount=size.amount)
     except OverQuota as refusal:
         smaller = forecast.size_that_fits(actor, queue, below=size)
         if smaller is None:
@@ -311,7 +311,7 @@ def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID) -> None:
 
 
 def _refuse_what_never_fits(actor: Actor, queue: Queue, size: Size) -> None:
-    answer = room.will_fit(queue.cluster, amount_of(size))
+    answer = room.will_fit(queue.cluster, size.amount)
     if answer.verdict is not Verdict.NEVER:
         return
     smaller = forecast.size_that_fits(actor, queue, below=size)

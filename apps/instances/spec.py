@@ -12,7 +12,6 @@ from apps.clusters.installation import install_id
 from apps.core.secret import MASK
 from apps.instances.models import Instance
 from apps.tenants import ledger
-from apps.tenants.ledger import Amount
 from apps.tenants.models import Queue
 from kubekit import names
 from kubekit.build import instance as build
@@ -24,15 +23,9 @@ GRACE_S = 10
 Obj = dict[str, Any]
 
 
-def amount_of(size: Size) -> Amount:
-    """What an instance of this size holds of its queue."""
-    gpus = {size.gpu_resource: size.gpus} if size.gpus else {}
-    return Amount(cpu_millis=size.cpu_millis, memory_bytes=size.memory_bytes, gpus=gpus)
-
-
 def resources_of(size: Size, queue: Queue) -> Resources:
     """Limits are the size; requests are the queue's guaranteed share of it."""
-    cpu, memory = ledger.guaranteed(queue, amount_of(size))
+    cpu, memory = ledger.guaranteed(queue, size.amount)
     return Resources(
         cpu_millis=size.cpu_millis,
         memory_bytes=size.memory_bytes,

@@ -47,7 +47,7 @@ def pods_changed(cluster_id: UUID, changes: Sequence[tuple[str, Raw]]) -> None:
     look: set[UUID] = set()
     for change, raw in changes:
         pod = observe_pod(raw)
-        pk = _uuid(pod.labels.get(names.ID))
+        pk = names.parse_id(pod.labels.get(names.ID))
         if pk is not None:
             newest[pk] = pod
             if change == "DELETED":
@@ -157,7 +157,7 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
     """After each complete list: bring every row to it whose pod is missing, not as the row has it, or one too many."""
     listed: dict[UUID, PodObservation] = {}
     for pod in map(observe_pod, raws):
-        pk = _uuid(pod.labels.get(names.ID))
+        pk = names.parse_id(pod.labels.get(names.ID))
         if pk is not None:
             listed[pk] = pod
     look: set[UUID] = set()
@@ -184,14 +184,6 @@ def _is_as_the_row_has_it(pod: PodObservation, state: str, uid: str, restarts: i
         times = pod.main.restarts if pod.main is not None else 0
         return pod.ready and not pod.deleting and (pod.uid, times) == (uid, restarts)
     return state != S.UNREACHABLE and not (pod.ready and not pod.deleting)
-
-
-def _uuid(text: str | None) -> UUID | None:
-    """The id in a label; labels can hold anything."""
-    try:
-        return UUID(text or "")
-    except ValueError:
-        return None
 
 
 def cluster_moved(cluster: Any, before: str, after: str) -> None:

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from apps.core import audit, live, names, reconciling
+from apps.core import audit, live, names, quantities, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Invalid
 from apps.core.quantities import size as size_text
@@ -147,7 +147,7 @@ def delete(*, actor: Actor, volume: Volume) -> None:
         if mounted:
             raise Conflict(
                 _("The volume “%(volume)s” is used by %(uses)s.")
-                % {"volume": row.name, "uses": ", ".join(mounted[:5]) + (" …" if len(mounted) > 5 else "")},
+                % {"volume": row.name, "uses": quantities.few(mounted)},
                 code="volume_in_use",
                 next=_("Delete these first, or take the volume out of them."),
             )

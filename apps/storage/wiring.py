@@ -37,11 +37,7 @@ def _alive(cluster_pk: UUID, pk: UUID) -> Volume | None:
 
 
 def _id(raw: dict[str, Any]) -> UUID | None:
-    text = ((raw.get("metadata") or {}).get("labels") or {}).get(names.ID, "")
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+    return names.parse_id(((raw.get("metadata") or {}).get("labels") or {}).get(names.ID))
 
 
 def _in_queue(queue_id: UUID) -> list[str]:

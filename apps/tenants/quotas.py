@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from apps.clusters.models import Cluster
 from apps.clusters.services import require_admin, require_new_enough
 from apps.clusters.states import ClusterState
-from apps.core import audit, live, names, reconciling
+from apps.core import audit, live, names, quantities, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Invalid, Unavailable
 from apps.core.transitions import transition
@@ -154,7 +154,7 @@ def delete(*, actor: Actor, queue: Queue) -> None:
         if living:
             raise Conflict(
                 _("The queue “%(queue)s” is not empty: %(living)s.")
-                % {"queue": row.name, "living": ", ".join(living[:5]) + (" …" if len(living) > 5 else "")},
+                % {"queue": row.name, "living": quantities.few(living)},
                 code="queue_not_empty",
                 next=_("Delete these first, then the queue."),
             )

@@ -155,6 +155,14 @@ def labels(identity: Identity, component: str) -> dict[str, str]:
     return found
 
 
+def parse_id(text: str | None) -> UUID | None:
+    """The row that a label `ID` names; None when it names none, for labels can hold anything."""
+    try:
+        return UUID(text or "")
+    except ValueError:
+        return None
+
+
 def selector_text(wanted: Mapping[str, str]) -> str:
     """The ``labelSelector`` query string for a mapping of equalities."""
     return ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))

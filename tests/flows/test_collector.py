@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from tests.flows.fakes import FakeKube
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+PATIENCE_S = 90
 LINES = [f"2026-03-01T12:00:{number // 10:02d}.{number % 10 // 2}00000000Z line {number}\n" for number in range(60)]
 
 
@@ -84,7 +86,7 @@ async def test_a_log_that_breaks_off_again_and_again_is_stored_once(
     collector, stop = Collector(), asyncio.Event()
     loop = asyncio.create_task(collector.run(stop))
     wanted = "".join(line.split(" ", 1)[1] for line in LINES).encode()
-    for _ in range(500):
+    for _ in range(PATIENCE_S * 50):
         if await stored(attempt.pk) == wanted:
             break
         await asyncio.sleep(0.02)
@@ -94,7 +96,7 @@ async def test_a_log_that_breaks_off_again_and_again_is_stored_once(
     assert streams.most == 1
     assert len(streams.asked) == 5
     stop.set()
-    await asyncio.wait_for(loop, 5)
+    await asyncio.wait_for(loop, PATIENCE_S)
     assert streams.open == 0
 
 
@@ -112,60 +114,63 @@ async def test_a_database_that_is_away_for_a_moment_ends_no_log(
     monkeypatch.setattr(module.logs, "attempt_row", row_or_failure)
     collector, stop = Collector(), asyncio.Event()
     loop = asyncio.create_task(collector.run(stop))
-    for _ in range(500):
+    for _ in range(PATIENCE_S * 50):
         if streams.asked:
             break
         await asyncio.sleep(0.02)
     assert streams.asked
     stop.set()
-    await asyncio.wait_for(loop, 5)
+    await asyncio.wait_for(loop, PATIENCE_S)
 
 
-async def test_the_watch_starts_a_stream_that_no_look_had_found(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[UUID] = []
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """The attempts whose log the collector begins to follow; a look of its own finds none."""
+    found: list[UUID] = []
 
     async def collect(self: Collector, pk: UUID) -> None:
-        started.append(pk)
+        found.append(pk)
 
     monkeypatch.setattr(Collector, "_collect", collect)
     monkeypatch.setattr(module.selectors, "to_collect", list)
-    collector, stop = Collector(), asyncio.Event()
+    return found
+
+
+@asynccontextmanager
+async def running(collector: Collector) -> AsyncIterator[None]:
+    stop = asyncio.Event()
     loop = asyncio.create_task(collector.run(stop))
-    await asyncio.sleep(0.1)
-    assert started == []
-    await asyncio.to_thread(collector.wanted, attempt.pk)
-    for _ in range(100):
-        if started:
-            break
-        await asyncio.sleep(0.01)
-    assert started == [attempt.pk]
+    yield
     stop.set()
-    await asyncio.wait_for(loop, 5)
+    await asyncio.wait_for(loop, PATIENCE_S)
+
+
+async def until(found: Callable[[], Any]) -> None:
+    for _ in range(PATIENCE_S * 100):
+        if found():
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_the_watch_starts_a_stream_that_no_look_had_found(attempt: Attempt, begun: list[UUID]) -> None:
+    collector = Collector()
+    async with running(collector):
+        await asyncio.sleep(0.1)
+        assert begun == []
+        await asyncio.to_thread(collector.wanted, attempt.pk)
+        await until(lambda: begun)
+        assert begun == [attempt.pk]
 
 
 async def test_what_the_first_list_told_before_the_collector_began_is_collected_at_once(
-    attempt: Attempt, kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempt, kube: FakeKube, begun: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[UUID] = []
-
-    async def collect(self: Collector, pk: UUID) -> None:
-        started.append(pk)
-
-    monkeypatch.setattr(Collector, "_collect", collect)
-    monkeypatch.setattr(module.selectors, "to_collect", list)
-    collector, stop = Collector(), asyncio.Event()
+    collector = Collector()
     monkeypatch.setattr(watch, "collector", collector)
     await control.in_thread(watch.pods_listed, attempt.queue.cluster_id, [kube.only()])
-    loop = asyncio.create_task(collector.run(stop))
-    for _ in range(500):
-        if started:
-            break
-        await asyncio.sleep(0.01)
-    assert started == [attempt.pk]
-    stop.set()
-    await asyncio.wait_for(loop, 5)
+    async with running(collector):
+        await until(lambda: begun)
+        assert begun == [attempt.pk]
 
 
 async def test_a_worker_that_finished_the_log_meanwhile_ends_the_stream(
@@ -180,7 +185,7 @@ async def test_a_worker_that_finished_the_log_meanwhile_ends_the_stream(
     monkeypatch.setattr(module, "Streams", lambda credentials: Endless())
     collector, stop = Collector(), asyncio.Event()
     loop = asyncio.create_task(collector.run(stop))
-    for _ in range(300):
+    for _ in range(PATIENCE_S * 50):
         if await stored(attempt.pk):
             break
         await asyncio.sleep(0.01)
@@ -188,10 +193,10 @@ async def test_a_worker_that_finished_the_log_meanwhile_ends_the_stream(
     kube.finish(kube.only(), exit_code=0)
     await control.in_thread(look, attempt)
     assert await stored(attempt.pk) == "".join(line.split(" ", 1)[1] for line in LINES).encode()
-    for _ in range(200):
+    for _ in range(PATIENCE_S * 50):
         if not collector._tasks:
             break
         await asyncio.sleep(0.02)
     assert collector._tasks == {}
     stop.set()
-    await asyncio.wait_for(loop, 5)
+    await asyncio.wait_for(loop, PATIENCE_S)

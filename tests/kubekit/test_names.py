@@ -148,3 +148,9 @@ def test_two_portals_on_one_cluster_select_different_objects() -> None:
 
 def test_selector_text_is_what_the_api_takes() -> None:
     assert names.selector_text({"b": "2", "a": "1"}) == "a=1,b=2"
+
+
+@pytest.mark.parametrize("text", [None, "", "no id", "../..", "0" * 31])
+def test_a_label_that_names_no_row_is_no_fault(text: str | None) -> None:
+    assert names.parse_id(text) is None
+    assert names.parse_id("3f0c8a52-6d1e-4b7a-9c55-2b8f7f9b9c10") is not None
