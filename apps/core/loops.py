@@ -36,12 +36,12 @@ class Clock:
 
 async def sweep(stop: asyncio.Event) -> None:
     """Sweep when something is due, when woken, and at least every minute."""
-    clock = Clock()
+    clock, told = Clock(), reconciling.Told()
     while not stop.is_set():
         if jumped := clock.jumped():
             log.warning("this machine's clock was set by %+.0f s: everything is looked at anew", jumped)
             await control.in_thread(reconciling.clock_jumped)
-        due = await control.in_thread(reconciling.sweep)
+        due = await control.in_thread(reconciling.sweep, told)
         seconds = LONGEST_SLEEP_S if due is None else (due - timezone.now()).total_seconds()
         await wake.alarms.wait(wake.DUE, stop, min(max(seconds, 0.2), LONGEST_SLEEP_S))
 

@@ -33,6 +33,10 @@ SET_ASIDE_AFTER = 3
 SET_ASIDE = timedelta(minutes=10)
 TOLD_AFTER = 5
 """So many faults in a row, and administrators see it."""
+#: A hint that nobody has followed for so long is sent again: it may be lost, or wait behind many others.
+TELL_AGAIN = timedelta(seconds=5)
+#: For so long the hint of a service alone is under way; the sweep would only send another one.
+UNDER_WAY = timedelta(seconds=2)
 #: When a sweep comes back that found as much due as it takes at once.
 FULL_BATCH = timedelta(seconds=1)
 
@@ -188,21 +192,49 @@ def _due_of(kind: str, model: Any, limit: int, when: Any) -> Any:
     return rows.order_by("when").values_list("row_kind", "pk", "when")[:limit]
 
 
-def sweep(*, limit: int = 500) -> datetime | None:
-    """Hint every due row; answers when the next one will be due. Level-triggered: safe at any time.
+class Told:
+    """What one sweeper has hinted lately. A row that waits for a free worker is not hinted again at each wake: with
+    many of them the workers would do little else than read hints."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, UUID], tuple[datetime, datetime]] = {}
+
+    def again_at(self, kind: str, pk: UUID, when: datetime, now: datetime) -> datetime | None:
+        """When to hint this row again if it is still due as it is; None when it should be hinted now, which is noted.
+
+        A clock that went back makes every hint an old one.
+        """
+        due, told_at = self._known.get((kind, pk), (None, now))
+        if due == when and timedelta() <= now - told_at < TELL_AGAIN:
+            return told_at + TELL_AGAIN
+        self._known[kind, pk] = when, now
+        return None
+
+    def forget(self, now: datetime) -> None:
+        """Drop what is too old to matter."""
+        self._known = {key: row for key, row in self._known.items() if timedelta() <= now - row[1] < TELL_AGAIN}
+
+
+def sweep(told: Told | None = None, *, limit: int = 500) -> datetime | None:
+    """Hint every due row but those that ``told`` knows; answers when to come back. Level-triggered: safe at any time.
 
     Behind a full batch there may be more that is due, so it comes back at once.
     """
-    now = timezone.now()
-    found = due_soonest(limit=limit)
+    now, told = timezone.now(), told or Told()
+    told.forget(now)
+    found, back = due_soonest(limit=limit), []
     for kind, pk, when in found:
         if when > now:
-            return when
-        if kind in _swept:
+            return min([when, *back])
+        if (again := told.again_at(kind, pk, when, now)) is not None:
+            back.append(again)
+        elif kind in _swept:
             _swept[kind].hint(pk)
         else:
             send_hint(kind, pk)
-    return now + FULL_BATCH if len(found) >= limit else None
+    if len(found) >= limit:
+        back.append(now + FULL_BATCH)
+    return min(back, default=None)
 
 
 def clock_jumped() -> None:

@@ -54,5 +54,6 @@ def begin(instance: Instance, *, actor: Actor, claim: Claim | None = None) -> No
             "generation": instance.generation + 1,
             "launch": instance.launch + 1,
             **reconciling.look_now(instance),
+            "due_at": timezone.now() + reconciling.UNDER_WAY,
         },
     )

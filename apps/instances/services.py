@@ -229,7 +229,7 @@ def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, ima
         state=S.STARTING,
         state_since=now,
         launch=1,
-        due_at=now,
+        due_at=now + reconciling.UNDER_WAY,
         **launching.first_values(),
         **ssh.fresh_host_key(),
     )

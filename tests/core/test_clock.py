@@ -77,7 +77,7 @@ async def test_the_sweep_looks_at_everything_when_the_clock_was_set(monkeypatch:
     async def here(work: Any, *args: Any) -> Any:
         return work(*args)
 
-    def swept() -> None:
+    def swept(told: reconciling.Told) -> None:
         done.append("sweep")
         stop.set()
 

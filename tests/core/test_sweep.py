@@ -57,3 +57,27 @@ def test_rows_and_messages_are_looked_for_in_one_statement_and_neither_waits_beh
     with django_assert_num_queries(1):
         reconciling.sweep(limit=2)
     assert sorted(hint.task for hint in hints) == ["core.deliver", "core.deliver", "core.reconcile"]
+
+
+def test_a_row_that_waits_for_a_worker_is_hinted_again_after_a_while_and_not_at_each_wake(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hinted: list[object] = []
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hinted.append(pk))
+    now = timezone.now()
+    Volume.objects.as_system().update(due_at=now)
+    told = reconciling.Told()
+    for seconds in (0, 1, 4):
+        monkeypatch.setattr(timezone, "now", lambda seconds=seconds: now + timedelta(seconds=seconds))
+        back = reconciling.sweep(told)
+    assert hinted == [volume.pk]
+    assert back == now + reconciling.TELL_AGAIN, "the hint may be lost"
+    monkeypatch.setattr(timezone, "now", lambda: now + reconciling.TELL_AGAIN)
+    reconciling.sweep(told)
+    assert hinted == [volume.pk] * 2
+    Volume.objects.as_system().update(due_at=now + timedelta(seconds=1))
+    reconciling.sweep(told)
+    assert hinted == [volume.pk] * 3, "due for another reason"
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=2))
+    reconciling.sweep(told)
+    assert hinted == [volume.pk] * 4, "a clock that went back"
