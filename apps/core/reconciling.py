@@ -222,7 +222,8 @@ def sweep(told: Told | None = None, *, limit: int = 500) -> datetime | None:
     """
     now, told = timezone.now(), told or Told()
     told.forget(now)
-    found, back = due_soonest(limit=limit), []
+    found = due_soonest(limit=limit)
+    back: list[datetime] = []
     for kind, pk, when in found:
         if when > now:
             return min([when, *back])
