@@ -28,6 +28,7 @@ from kubekit import names
 from kubekit.credentials import Credentials
 from kubekit.errors import KubeError, PermissionDenied, Unreachable
 from kubekit.listwatch import ListWatch
+from kubekit.observe import trimmed_pod
 from kubekit.streams import Streams
 
 log = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ class Watcher:
             on_sync=on_sync,
             on_event=on_event,
             on_error=on_error,
+            trim=trimmed_pod if resource == "pods" else None,
         )
         self._watches[resource] = watch
         return watch
@@ -289,15 +291,18 @@ class Watcher:
         noted = time.monotonic()
         while True:
             await asyncio.sleep(FLUSH_AFTER_S)
-            if self.capacity.dirty and self.capacity.is_known:
-                self.capacity.dirty = False
-                gone, self.capacity.gone = self.capacity.gone, set()
-                await self._in_thread(capacity.store, self.cluster_pk, self.capacity.rows())
-                for name in sorted(gone):
-                    await self._call(watching.registry.nodes_gone, self.cluster_pk, name)
+            changes = self.capacity.take()
+            if changes is not None:
+                await self._in_thread(self._store, changes)
             if time.monotonic() - noted > CONTACT_NOTED_EVERY_S and self.silent_s() < CONTACT_NOTED_EVERY_S:
                 noted = time.monotonic()
                 await self._in_thread(contact.note_alive, self.cluster_pk)
+
+    def _store(self, changes: capacity.Changes) -> None:
+        """Those that went may have gone while nobody watched: the rows tell."""
+        for name in capacity.store(self.cluster_pk, changes).gone:
+            for handler in watching.registry.nodes_gone:
+                handler(self.cluster_pk, name)
 
     async def _call(self, handlers: Any, *args: Any) -> None:
         for handler in handlers:

@@ -23,20 +23,25 @@ def write(model: Any, rows: Sequence[Any], names: Sequence[str], entries: Sequen
     now = timezone.now()
     for row in rows:
         row.updated_at = now
-    changed = [model._meta.get_field(name) for name in (*names, "updated_at")]
+    _run(model, rows, [*names, "updated_at"], *(_insert(entries, now) if entries else ("", [])))
+
+
+def update(model: Any, rows: Sequence[Any], names: Sequence[str]) -> None:
+    """The same for a model that has no ``updated_at``."""
+    _run(model, rows, names, "", [])
+
+
+def _run(model: Any, rows: Sequence[Any], names: Sequence[str], before: str, given: list[Any]) -> None:
+    changed = [model._meta.get_field(name) for name in names]
     key = model._meta.pk
     arrays, params = _arrays([key, *changed], rows)
     assignments = ", ".join(f"{_quoted(one.column)} = v.c{number}" for number, one in enumerate(changed, 1))
-    update = (
+    text = (
         f"UPDATE {_quoted(model._meta.db_table)} t SET {assignments} "  # noqa: S608 - names of our own columns
         f"FROM unnest({arrays}) AS v({_names(len(changed) + 1)}) WHERE t.{_quoted(key.column)} = v.c0"
     )
-    inserted = ""
-    if entries:
-        inserted, before = _insert(entries, now)
-        params = [*before, *params]
     with connection.cursor() as cursor:
-        cursor.execute(inserted + update, params)
+        cursor.execute(before + text, [*given, *params])
 
 
 def _insert(entries: Sequence[AuditEntry], now: Any) -> tuple[str, list[Any]]:

@@ -21,6 +21,7 @@ from kubekit.streams import Streams
 Obj = dict[str, Any]
 OnEvent = Callable[[str, Obj], Awaitable[None] | None]
 OnSync = Callable[[list[Obj]], Awaitable[None] | None]
+Trim = Callable[[Obj], Obj]
 OnError = Callable[[KubeError], Awaitable[None] | None]
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class ListWatch:
 
     ``on_sync`` gets every complete list (raw objects), ``on_event`` each later change as ("ADDED" | "MODIFIED" |
     "DELETED", raw object), ``on_error`` each failure; all three may be plain or async functions, and an exception in
-    them ends `run`. `last_contact` is the `time.monotonic` of the last sign of life (None before the first), `synced`
-    an event that is set once the first list is through.
+    them ends `run`. ``trim`` makes of each listed object what the reader needs of it before the next page comes, since
+    a list of thousands is held in memory as a whole. `last_contact` is the `time.monotonic` of the last sign of life
+    (None before the first), `synced` an event that is set once the first list is through.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ListWatch:
         on_event: OnEvent,
         on_sync: OnSync,
         on_error: OnError | None = None,
+        trim: Trim | None = None,
         read_timeout_s: float = READ_TIMEOUT_S,
         watch_s: int = WATCH_S,
         relist_s: float = RELIST_S,
@@ -73,6 +76,7 @@ class ListWatch:
         self._on_event = on_event
         self._on_sync = on_sync
         self._on_error = on_error
+        self._trim = trim
         self._read_timeout_s = read_timeout_s
         self._watch_s = watch_s
         self._relist_s = relist_s
@@ -132,7 +136,7 @@ class ListWatch:
             for item in page.get("items") or ():
                 item.setdefault("kind", self._kind.name)
                 item.setdefault("apiVersion", self._kind.api_version)
-                items.append(item)
+                items.append(item if self._trim is None else self._trim(item))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or None
             if token is None:

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from apps.clusters import watcher, watching
-from apps.clusters.capacity import Capacity
+from apps.clusters import capacity, watcher, watching
 from apps.clusters.models import Node
 from apps.instances import watch
 from apps.instances.wiring import watching as wired
@@ -19,16 +18,6 @@ from tests.instances.conftest import World, world  # noqa: F401
 
 def node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-
-
-def test_a_deleted_node_and_one_that_a_later_list_lacks_are_gone() -> None:
-    capacity = Capacity()
-    capacity.sync_nodes([node("a"), node("b"), node("c")])
-    assert capacity.gone == set()
-    capacity.node_changed("DELETED", node("a"))
-    capacity.node_changed("MODIFIED", node("b"))
-    capacity.sync_nodes([node("b")])
-    assert capacity.gone == {"a", "c"}
 
 
 def test_an_instance_on_a_node_that_vanished_is_unreachable_with_its_name_and_comes_back(world: World, hints) -> None:  # noqa: F811
@@ -68,7 +57,12 @@ async def test_the_watcher_tells_of_a_gone_node_after_its_row_went(monkeypatch) 
     monkeypatch.setattr(watching, "registry", watching.Registry(nodes_gone=[told]))
     monkeypatch.setattr(watcher, "install_id", lambda: "p1")
     monkeypatch.setattr(watcher, "FLUSH_AFTER_S", 0.01)
-    monkeypatch.setattr(watcher.capacity, "store", lambda pk, rows: order.append(f"rows {sorted(rows)}"))
+
+    def store(pk: Any, changes: capacity.Changes) -> capacity.Stored:
+        order.append(f"rows {sorted(changes.rows)}")
+        return capacity.Stored(written=1, gone=["a"])
+
+    monkeypatch.setattr(watcher.capacity, "store", store)
     monkeypatch.setattr(watcher.connections, "close_all", lambda: None)
     async with watcher.Watcher(uuid4(), Credentials(server="http://127.0.0.1:1", token="t")) as found:
         found.capacity.sync_nodes([node("a"), node("b")])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from apps.clusters import contact, watcher, watching
+from apps.clusters import capacity, contact, watcher, watching
 from apps.clusters.watcher import Watcher
 from apps.core import wake
 from kubekit import names
@@ -208,7 +208,12 @@ async def test_refused_credentials_are_told_at_once(watch: Watcher, contacts) ->
 async def test_pods_of_others_count_for_room_and_heartbeats_write_nothing(watch: Watcher, monkeypatch) -> None:
     stored: list[dict[str, Any]] = []
     monkeypatch.setattr(watcher, "FLUSH_AFTER_S", 0.01)
-    monkeypatch.setattr(watcher.capacity, "store", lambda pk, rows: stored.append(rows))
+
+    def store(pk: uuid.UUID, changes: capacity.Changes) -> capacity.Stored:
+        stored.append(dict(changes.rows))
+        return capacity.Stored(written=1, gone=())
+
+    monkeypatch.setattr(watcher.capacity, "store", store)
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}}
     foreign = {"metadata": {"uid": "f", "name": "f"}, "spec": {"nodeName": "n", "containers": [{"resources": {"requests": {"cpu": "1"}}}]}}  # fmt: skip  # noqa: E501
     flush = asyncio.create_task(watch._flush())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -235,9 +236,16 @@ async def test_all_pages_make_one_sync(api: FakeApi, streams: Streams) -> None:
 
     api.handle(f"GET {PODS}", give)
     reader = Reader()
-    task = await running(watching(streams, reader, read_timeout_s=5))
+    trimmed: list[str] = []
+
+    def trim(obj: dict[str, Any]) -> dict[str, Any]:
+        trimmed.append(obj["metadata"]["name"])
+        return obj
+
+    task = await running(watching(streams, reader, read_timeout_s=5, trim=trim))
     await until(lambda: bool(reader.syncs))
-    assert reader.syncs == [["p0", "p1", "p2", "p3"]]
+    assert reader.syncs == [trimmed] == [["p0", "p1", "p2", "p3"]]
+    assert gc.isenabled(), "the collector rests only while a page is read"
     await stop(task)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubekit.names import GENERATION, ID
-from kubekit.observe import observe_attempt, observe_claim, observe_instance, observe_pod, parse_time
+from kubekit.observe import observe_attempt, observe_claim, observe_instance, observe_pod, parse_time, trimmed_pod
 from tests.kubekit.samples import ATTEMPT_ID, GIB, INSTANCE_ID, container_status, raw_pod
 
 
@@ -200,3 +200,24 @@ def test_missing_parts_never_raise(raw: dict[str, Any]) -> None:
     assert observe_claim(raw).phase == "Pending"
     assert observe_instance(raw, raw).situation in ("starting", "stopping")
     assert observe_attempt(raw).number is None
+
+
+def test_a_trimmed_pod_says_the_same_and_is_small() -> None:
+    raw = raw_pod(containerStatuses=container_status(running={"startedAt": "2026-11-30T15:00:00Z"}))
+    limits = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}
+    raw["metadata"] |= {"managedFields": [{"fieldsV1": {"f:spec": {}}}], "finalizers": ["mlportal.io/result"]}
+    raw["spec"] = {
+        "nodeName": "node-1",
+        "nodeSelector": {"pool": "online"},
+        "overhead": {"cpu": "10m"},
+        "volumes": [{"name": "home", "persistentVolumeClaim": {"claimName": "home"}}],
+        "containers": [{"name": "main", "image": "x", "env": [{"name": "A", "value": "b"}], "resources": limits}],
+        "initContainers": [{"name": "first", "command": ["x"], "restartPolicy": "Always", "resources": limits}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    trimmed = trimmed_pod(raw)
+    assert observe_pod(trimmed) == observe_pod(raw)
+    assert "managedFields" not in trimmed["metadata"]
+    assert "tolerations" not in trimmed["spec"]
+    assert trimmed["spec"]["containers"] == [{"name": "main", "resources": limits}]
+    assert observe_pod(trimmed_pod({})) == observe_pod({})
