@@ -161,6 +161,10 @@ class _Child(Subprocess):  # type: ignore[misc]
         super().finish(pid, sts)
         self.program.cleanup()
         self.is_ready = False
+        if self.program.wakes is not None and status == 0 and self.state == ProcessStates.BACKOFF:
+            # It ended well, however soon: what comes next is the next visitor, not another try.
+            self.backoff, self.delay, self.exitstatus = 0, 0, 0
+            self.change_state(ProcessStates.EXITED)
         if self.config.supervised.once:
             self.done = status == 0
             if not self.done and not wanted:

@@ -81,6 +81,7 @@ class Portal:
     env: Mapping[str, str] = field(default_factory=dict)
     prefix: Sequence[str] = ()
     port: int = field(default_factory=free_port)
+    ssh_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     _token: str = ""
 
@@ -100,6 +101,7 @@ class Portal:
             **os.environ,
             "PORTAL_HOME": str(self.home),
             "PORTAL_HTTP_PORT": str(self.port),
+            "PORTAL_SSH_PORT": str(self.ssh_port),
             "PORTAL_ADMIN_PASSWORD": PASSWORD,
             **self.env,
         }

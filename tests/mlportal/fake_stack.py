@@ -1,11 +1,14 @@
 """A supervisor with three small programs, for tests: `python fake_stack.py FOLDER`.
 
 `first` is a program of its own, `second` needs it, `third` is forked from the supervisor and needs `second`. Each
-writes its pid, and stops a moment after it is asked to, noting when.
+writes its pid, and stops a moment after it is asked to, noting when. `doorman` starts with a connection to the port
+that the file `port` names, tells it its pid, and ends.
 """
 
+import fcntl
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -51,12 +54,30 @@ def program(name: str, *, forked: bool) -> Program:
     )
 
 
+def doorman(listener):
+    """One visitor, then home."""
+    listener.setblocking(True)
+    with listener.accept()[0] as visitor:
+        visitor.sendall(str(os.getpid()).encode())
+
+
+def woken() -> Program:
+    """The doorman, asleep."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        (FOLDER / "port").write_text(str(made.getsockname()[1]))
+        listener = socket.socket(fileno=fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 300))
+    return Program(
+        name="doorman", argv=("doorman",), call=lambda: doorman(listener), ready=lambda: True, wakes=listener
+    )
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         act(sys.argv[2])
     failure = supervise.run(
         [
             Supervised(program=program("third", forked=True), stage=3, needs=("second",)),
+            Supervised(program=woken(), stage=3, needs=("second",)),
             Supervised(program=program("first", forked=False), stage=1),
             Supervised(program=program("second", forked=False), stage=2, needs=("first",)),
         ],

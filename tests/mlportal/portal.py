@@ -60,7 +60,7 @@ class Portal:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PORTAL_")}
         for name in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"):
             environ.pop(name, None)
-        environ |= {"PORTAL_HOME": str(self.home), "PORTAL_HTTP_PORT": str(self.port)}
+        environ |= {"PORTAL_HOME": str(self.home), "PORTAL_HTTP_PORT": str(self.port), "PORTAL_SSH_PORT": "0"}
         environ |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", **changes}
         return subprocess.Popen(
             [sys.executable, "-m", "mlportal", "up"],

@@ -30,6 +30,11 @@ def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
         ("PORTAL_HTTP_ADDRESS", "192.0.2.7", "HTTPS"),
         ("PORTAL_HTTP_ADDRESS", "::", "HTTPS"),
         ("PORTAL_HTTP_ADDRESS", "localhost", "IP address"),
+        ("PORTAL_SSH_PORT", "ssh", "0 to 65535"),
+        ("PORTAL_SSH_PORT", "65536", "0 to 65535"),
+        ("PORTAL_SSH_ADDRESS", "localhost", "IP address"),
+        ("PORTAL_SSH_PUBLIC", "ssh.example.org:99999", "1 to 65535"),
+        ("PORTAL_SSH_PUBLIC", "ssh://ssh.example.org", "ssh.example.org:22"),
         ("PORTAL_ORIGIN", "portal.example.org", "https://portal.example.org"),
         ("PORTAL_ORIGIN", "https://portal.example.org/sub", "https://portal.example.org"),
         ("PORTAL_ORIGIN", "https://portal.example.org:port", "PORTAL_ORIGIN"),
@@ -53,6 +58,23 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(name, value, part):
         env.read({name: value})
     assert name in str(caught.value)
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "public"),
+    [
+        ({}, ("127.0.0.1", 2222)),
+        ({"PORTAL_ORIGIN": "https://portal.example.org", "PORTAL_SSH_PORT": "2022"}, ("portal.example.org", 2022)),
+        ({"PORTAL_SSH_PUBLIC": "ssh.example.org"}, ("ssh.example.org", 2222)),
+        ({"PORTAL_SSH_PUBLIC": "ssh.example.org:22"}, ("ssh.example.org", 22)),
+        ({"PORTAL_SSH_PUBLIC": "[2001:db8::1]:22"}, ("2001:db8::1", 22)),
+        ({"PORTAL_SSH_ADDRESS": "0.0.0.0", "PORTAL_SSH_PORT": "0"}, ("127.0.0.1", 0)),
+    ],
+)
+def test_where_people_reach_the_entrance_by_ssh(given, public):
+    found = env.read(given)
+    assert found.ssh_public == public
+    assert found.ssh_port_given is ("PORTAL_SSH_PORT" in given)
 
 
 @pytest.mark.parametrize(

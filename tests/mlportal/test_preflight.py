@@ -1,5 +1,6 @@
 """What is checked before a start."""
 
+import dataclasses
 import os
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import time
 
 import pytest
 
-from mlportal import env, preflight
+from mlportal import env, preflight, supervise
 from mlportal.paths import Home
 from mlportal.preflight import Refused
 from mlportal.processes import MARK, Identity, end, left_behind, listener, started_ticks
@@ -71,6 +72,29 @@ def test_a_taken_port_names_the_process_that_holds_it():
         with pytest.raises(Refused, match=rf"process {os.getpid()} \(.*PORTAL_HTTP_PORT="):
             preflight.port_free(env.read({"PORTAL_HTTP_PORT": str(port)}))
     preflight.port_free(env.read({"PORTAL_HTTP_PORT": str(port)}))
+
+
+def test_a_taken_port_for_ssh_is_refused_with_its_holder_only_when_it_was_asked_for(monkeypatch, capsys):
+    monkeypatch.setenv("PORTAL_SSH_PORT", "before")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        asked = env.read({"PORTAL_SSH_PORT": str(port)})
+        with pytest.raises(Refused, match=rf"process {os.getpid()} \(.*PORTAL_SSH_PORT=0"):
+            preflight.ssh_listener(asked)
+        assert preflight.ssh_listener(dataclasses.replace(asked, ssh_port_given=False)) is None
+        assert f"Port {port} on 127.0.0.1, for SSH, is taken by process {os.getpid()}" in capsys.readouterr().out
+        assert os.environ["PORTAL_SSH_PORT"] == "0"
+    assert preflight.ssh_listener(env.read({"PORTAL_SSH_PORT": "0"})) is None
+
+
+def test_the_listener_for_ssh_outlives_what_a_supervised_program_closes():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    made = preflight.ssh_listener(env.read({"PORTAL_SSH_PORT": str(port)}))
+    assert made is not None
+    with made, socket.create_connection(("127.0.0.1", port), timeout=90):
+        assert made.fileno() >= 300 > supervise._Options.minfds
+        assert not made.get_inheritable()
 
 
 def test_a_second_holder_is_told_who_the_first_is(home):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -74,6 +75,20 @@ def ready(stack):
 
 def test_programs_start_when_what_they_need_is_ready(ready):
     assert ready.lines("started") == ["first", "second", "third"]
+
+
+def test_a_program_that_is_woken_costs_nothing_before_and_ends_after_and_is_there_for_the_next_one(ready):
+    assert "doorman" not in [entry["name"] for entry in json.loads((ready.folder / "processes.json").read_text())]
+
+    def visit():
+        with socket.create_connection(("127.0.0.1", int((ready.folder / "port").read_text())), timeout=90) as visitor:
+            return int(visitor.recv(20))
+
+    first = visit()
+    ready.wait(lambda: gone(first), seconds=90)
+    second = visit()
+    assert second != first
+    ready.wait(lambda: ready.said().count("nobody is connected") == 2, seconds=90)
 
 
 def test_each_has_a_session_of_its_own_and_is_noted_beyond_doubt(ready):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 from uuid import UUID
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 PIECE = 64 << 10
 #: A pod answers within milliseconds, or a network policy swallows what is sent.
 DIAL_S = 3.0
+#: For how long a cluster whose pods were not reached at their addresses is not tried in that way again.
+AROUND_S = 300.0
 
 
 class Conduit(Protocol):
@@ -79,6 +82,7 @@ class Ways:
 
     def __init__(self) -> None:
         self._streams: dict[UUID, tuple[str, Streams]] = {}
+        self._around: dict[UUID, float] = {}
 
     async def close(self) -> None:
         """Close every pool."""
@@ -88,10 +92,13 @@ class Ways:
 
     async def to(self, door: Door) -> Conduit:
         """A conduit to the instance's sshd. Raises ``KubeError``: ``NotFound`` when nothing listens there."""
-        if door.inside:
+        if door.inside and time.monotonic() > self._around.get(door.cluster.pk, 0.0):
             try:
                 return await self._direct(door)
+            except ConnectionRefusedError as error:
+                raise NotFound("nothing listens on this port of the pod") from error
             except (OSError, TimeoutError) as error:
+                self._around[door.cluster.pk] = time.monotonic() + AROUND_S
                 log.info("%s is not reached at its address (%s); through the API server", door.pod, error)
         return await self._forwarded(door)
 
