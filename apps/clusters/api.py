@@ -12,7 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.clusters import check_words, checks, selectors, services
+from apps.clusters import abandoning, check_words, checks, selectors, services
 from apps.clusters.models import Cluster, ClusterCheck, Exposure
 from apps.core.api import PortalViewSet, StatefulItem
 from apps.core.errors import NotFound
@@ -95,6 +95,12 @@ class CredentialsForm(serializers.Serializer[Any]):
     kube_context = serializers.CharField(required=False, max_length=253)
 
 
+class AbandonForm(serializers.Serializer[Any]):
+    """`confirm` is the cluster's name."""
+
+    confirm = serializers.CharField(max_length=200)
+
+
 class ClusterCheckLineItem(serializers.Serializer[Any]):
     """A line of a check: ``command`` mends what is missing, ``evidence`` is the cluster's own words."""
 
@@ -166,6 +172,16 @@ class ClusterViewSet(PortalViewSet):
         context = data.pop("kube_context", None)
         services.replace_credentials(actor=self.actor, cluster=cluster, context=context, **data)
         return self.answer(cluster)
+
+    @extend_schema(request=AbandonForm, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def abandon(self, request: Request, pk: str) -> Response:
+        """Forget a cluster that no longer answers, with the queues on it: their instances, volumes, flows and runs end
+        in the portal alone, and their quota is free. What is in the cluster stays there."""
+        services.require_admin(self.actor)
+        cluster, data = self.find(pk), self.read(AbandonForm, request)
+        abandoning.abandon(actor=self.actor, cluster=cluster, confirm=data["confirm"])
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=ClusterCheckItem)
     @action(detail=True, methods=["get"])

@@ -108,6 +108,17 @@ class KubeconfigForm(forms.Form):
     )
 
 
+class AbandonForm(forms.Form):
+    """The cluster's name, typed by whoever means it."""
+
+    confirm = forms.CharField(
+        label=gettext_lazy("Name of the cluster"),
+        strip=True,
+        help_text=gettext_lazy("Type it to say that you mean this cluster."),
+        widget=forms.TextInput(attrs=_PLAIN),
+    )
+
+
 class ClusterForm(KubeconfigForm, SettingsForm):
     """A new cluster."""
 

@@ -185,7 +185,7 @@ def _require_unused(cluster: Cluster) -> None:
             _("The cluster “%(cluster)s” is used by %(living)s.")
             % {"cluster": cluster.name, "living": quantities.few(living)},
             code="cluster_in_use",
-            next=_("Delete these first."),
+            next=_("Delete these first. A cluster that will never answer again can be forgotten together with them."),
         )
 
 

@@ -16,5 +16,6 @@ urlpatterns = [
     path("clusters/<uuid:pk>/credentials", views.ChangeCredentials.as_view(), name="credentials"),
     path("clusters/<uuid:pk>/check/run", views.CheckCluster.as_view(), name="check-run"),
     path("clusters/<uuid:pk>/remove", views.RemoveCluster.as_view(), name="remove"),
+    path("clusters/<uuid:pk>/abandon", views.AbandonCluster.as_view(), name="abandon"),
     path("clusters/<uuid:pk>/<slug:tab>", views.ClusterPage.as_view(), name="tab"),
 ]

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.clusters import check_words, checks, selectors, services
-from apps.clusters.forms import ClusterForm, KubeconfigForm, SettingsForm
+from apps.clusters import abandoning, check_words, checks, selectors, services
+from apps.clusters.forms import AbandonForm, ClusterForm, KubeconfigForm, SettingsForm
 from apps.clusters.models import Cluster
 from apps.clusters.states import CLUSTER_STATES, ClusterState
 from apps.core.adminpages import AdminPage
@@ -135,6 +135,21 @@ class ClusterPage(AdminPage, ObjectPage):
                 lost=kept,
                 fields={"keep": "true"},
             ),
+            *self._given_up(obj),
+        )
+
+    def _given_up(self, obj: Cluster) -> Sequence[Action]:
+        """The way out when queues are on a cluster that no longer answers, so that they cannot be deleted."""
+        if not abandoning.may_be_lost(obj) or not services.uses_of(obj.pk):
+            return ()
+        return (
+            Action(
+                verb="abandon",
+                label=_("Give up with its queues"),
+                url=url("clusters:abandon", obj),
+                icon="plug-connected-x",
+                post=False,
+            ),
         )
 
 
@@ -193,6 +208,28 @@ class ChangeCredentials(_OfCluster):
     def submit(self, data: dict[str, Any]) -> str:
         services.replace_credentials(actor=self.actor, cluster=self.object, kubeconfig=data["kubeconfig"])
         return str(self.object.get_absolute_url())
+
+
+class AbandonCluster(_OfCluster):
+    """Forget a cluster that is lost, with everything on it."""
+
+    title = gettext_lazy("Give up a lost cluster")
+    submit_label = gettext_lazy("Give up for good")
+    form = AbandonForm
+    template = "clusters/abandon.html"
+
+    def extra(self) -> Mapping[str, Any]:
+        """What ends, and what stays where nobody reaches it."""
+        return {
+            "object": self.object,
+            "lost": abandoning.lost(self.object.pk),
+            "stays": abandoning.STILL_THERE,
+            "possible": abandoning.may_be_lost(self.object),
+        }
+
+    def submit(self, data: dict[str, Any]) -> str:
+        abandoning.abandon(actor=self.actor, cluster=self.object, confirm=data["confirm"])
+        return reverse("clusters:list")
 
 
 class RemoveCluster(AdminPage, ActionPage):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apps.clusters import access, checks, contact, leavings, reaper, wording
+from apps.clusters import abandoning, access, checks, contact, leavings, reaper, wording
 from apps.core import control, reasons, reconciling
 
 
@@ -18,6 +18,7 @@ def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
     reasons.register(contact.WORDINGS)
+    reasons.register(abandoning.WORDINGS)
     access.register_denied(checks.note_denied)
     reconciling.register(checks.RECONCILER)
     reaper.register(checks.REAPABLE)

@@ -47,6 +47,7 @@ ACTIONS: Mapping[str, Any] = {
     "activate": _("activated"),
     "revoke": _("revoked"),
     "remove": _("removed"),
+    "abandon": _("gave up as lost"),
     "delete": _("asked to delete"),
 }
 """The part of a verb after its kind -> words. A verb that is not here is shown as it is."""

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from apps.clusters import reaper, watching
+from apps.clusters import abandoning, reaper, watching
 from apps.clusters.reaper import Reapable
 from apps.core import control, reasons, reconciling, transitions
 from apps.core.reconciling import Reconciler
-from apps.flows import alarms, home, pods, reconcile, selectors, waiting, watch, wording
+from apps.flows import alarms, giving_up, home, pods, reconcile, selectors, waiting, watch, wording
 from apps.flows.collector import collector, retention
 from apps.flows.models import Attempt
 from apps.flows.scheduler import Scheduler
@@ -34,6 +34,7 @@ def register() -> None:
     ledger.on_freed(waiting.wake_next)
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    abandoning.register(giving_up.PART)
     queue_events.register(selectors.events_in)
     control.register("scheduler", Scheduler().run)
     control.register("log collector", collector.run)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from apps.clusters import exposing, reaper, watching
+from apps.clusters import abandoning, exposing, reaper, watching
 from apps.clusters import wording as cluster_wording
 from apps.clusters.reaper import Reapable
 from apps.core import home, reasons, reconciling
@@ -17,7 +17,7 @@ from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import on_transition
-from apps.instances import reconcile, rerouting, selectors, services, ssh, watch, wording
+from apps.instances import giving_up, reconcile, rerouting, selectors, services, ssh, watch, wording
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
@@ -45,6 +45,7 @@ def register() -> None:
     exposing.register_change(rerouting.reroute)
     volume_uses.register(_volume_uses)
     queue_uses.register(_queue_uses)
+    abandoning.register(giving_up.PART)
     sshkeys.on_change(ssh.keys_changed)
     queue_events.register(selectors.events_in)
     departures.register(Departure(end=services.stop_those_of, names=_running_of))

@@ -31,6 +31,12 @@ def volumes(actor: Actor) -> QuerySet[Volume]:
     return rows.exclude(state=VolumeState.DELETED).select_related("queue__cluster", "owner")
 
 
+def volumes_ever(actor: Actor) -> QuerySet[Volume]:
+    """The same with deleted ones, whose pages still tell why they ended."""
+    rows: QuerySet[Volume] = Volume.objects.for_actor(actor)
+    return rows.select_related("queue__cluster", "owner")
+
+
 def events_in(queue: Queue, actor: Actor) -> list[events.Row]:
     """What the cluster said of the volumes in a queue that the actor sees, in one statement."""
     told = Volume.objects.for_actor(actor).filter(queue=queue).exclude(last_events=[]).order_by("-updated_at")

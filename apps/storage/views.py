@@ -102,7 +102,7 @@ class VolumePage(ObjectPage):
     )
 
     def rows(self) -> QuerySet[Volume]:
-        return selectors.volumes(self.actor)
+        return selectors.volumes_ever(self.actor)
 
     def uses_of(self, obj: Volume) -> list[uses.Use]:
         """What mounts it, asked once for the button and for the tab."""
@@ -111,7 +111,8 @@ class VolumePage(ObjectPage):
         return self._uses
 
     def actions(self, obj: Volume) -> Sequence[Action]:
-        if obj.state == VolumeState.DELETING or not access.may_act_on(self.actor, obj.queue, obj.owner_id):
+        going = obj.state in (VolumeState.DELETING, VolumeState.DELETED)
+        if going or not access.may_act_on(self.actor, obj.queue, obj.owner_id):
             return ()
         mounted = self.uses_of(obj)
         return (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from apps.clusters import events, watching
+from apps.clusters import abandoning, events, watching
 from apps.core import reasons, reconciling
-from apps.storage import reconcile, selectors, wording
+from apps.storage import giving_up, reconcile, selectors, wording
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants import events as queue_events
@@ -53,4 +53,5 @@ def register() -> None:
     watching.on_resync("persistentvolumeclaims", reconcile.KIND, _claims_listed)
     watching.on_event(events.keeper(reconcile.KIND, _alive))
     uses.register(_in_queue)
+    abandoning.register(giving_up.PART)
     queue_events.register(selectors.events_in)

@@ -46,6 +46,12 @@ def queues(actor: Actor) -> QuerySet[Queue]:
     return rows.exclude(state=QueueState.DELETED).select_related("team", "cluster")
 
 
+def queues_ever(actor: Actor) -> QuerySet[Queue]:
+    """The same with deleted ones, whose pages still tell why they ended."""
+    rows: QuerySet[Queue] = Queue.objects.for_actor(actor)
+    return rows.select_related("team", "cluster")
+
+
 def usable_queues(actor: Actor) -> QuerySet[Queue]:
     """The queues of the actor's teams that are not going away, by name."""
     return queues(actor).exclude(state=QueueState.DELETING).order_by("name")

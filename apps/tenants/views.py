@@ -108,10 +108,10 @@ class QueuePage(ObjectPage):
     )
 
     def rows(self) -> QuerySet[Queue]:
-        return selectors.queues(self.actor)
+        return selectors.queues_ever(self.actor)
 
     def actions(self, obj: Queue) -> Sequence[Action]:
-        if not self.actor.is_admin or obj.state == QueueState.DELETING:
+        if not self.actor.is_admin or obj.state in (QueueState.DELETING, QueueState.DELETED):
             return ()
         return (
             Action(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from apps.clusters import leavings, services
+from apps.clusters import abandoning, leavings, services
 from apps.core import control, live, reasons, reconciling
 from apps.core.actors import Actor
-from apps.tenants import books, drift, reconcile, wording
+from apps.tenants import books, drift, giving_up, reconcile, wording
 from apps.tenants.models import Queue, Team
 from apps.tenants.states import QueueState
 
@@ -37,5 +37,6 @@ def register() -> None:
     control.register("books", books.loop)
     live.register_groups(_groups)
     services.register_use(_on_cluster)
+    abandoning.register(giving_up.PART)
     leavings.register("queue", _alive)
     control.register("queues", drift.loop)

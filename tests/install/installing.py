@@ -241,6 +241,23 @@ class Installation:
         return last
 
 
+def gateway(namespace: str, *, name: str = "gateway", namespaces: dict[str, Any] | None = None) -> None:
+    """A Gateway that answers where the Ingress controller does; it lets in ``namespaces``, without them its own."""
+    classes = objects("gatewayclasses")
+    assert classes, "this cluster has no GatewayClass: install a Gateway API controller"
+    allowed = {"namespaces": namespaces or {"from": "Same"}}
+    made = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "gatewayClassName": classes[0]["metadata"]["name"],
+            "listeners": [{"name": "web", "protocol": "HTTP", "port": PORT, "allowedRoutes": allowed}],
+        },
+    }
+    kubectl("apply", "-f", "-", given=json.dumps(made))
+
+
 def patient(probe: Any, *, seconds: float = 60) -> Any:
     """Poll until true: routes reach the proxy a moment after the cluster has them."""
     end = time.monotonic() + seconds

@@ -9,20 +9,14 @@ KUBECONFIG=… python -m pytest -m cluster tests/install/test_permissions.py
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import secrets
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-import yaml
 from asgiref.sync import sync_to_async
 
 from apps.catalog.models import Image, Purpose, Size
-from apps.clusters import access, examining, installation, reaper
+from apps.clusters import access, examining, reaper
 from apps.clusters import services as clusters
 from apps.clusters.models import Cluster
 from apps.clusters.watcher import Watcher
@@ -31,7 +25,9 @@ from apps.core.actors import Actor
 from apps.flows import services as flows
 from apps.flows.models import Attempt
 from apps.flows.states import AttemptState
+from apps.instances import rotating
 from apps.instances import services as instances
+from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from apps.storage import services as storage
 from apps.storage.states import VolumeState
@@ -40,117 +36,15 @@ from apps.tenants.models import Queue
 from apps.tenants.quotas import Quota
 from apps.tenants.states import QueueState
 from kubekit import client
-from kubekit.credentials import Credentials, parse_kubeconfig
+from kubekit import names as kube_names
 from kubekit.permissions import NEEDED
+from kubekit.streams import Streams
+from tests.install.account import Account, look, until
 from tests.install.asking import Recorder, Use, uses_of
-from tests.install.installing import kubectl
+from tests.install.installing import gateway
 from tests.tenants import make
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("install")]
-ROLE = Path(__file__).parents[2] / "docker" / "kubernetes" / "base" / "permissions.yaml"
-ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-MERGE = "application/merge-patch+json"
-
-
-class Account:
-    """A service account bound to a copy of the role, whose rules can be changed."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.rules: list[dict[str, Any]] = yaml.safe_load(ROLE.read_text())["rules"]
-        self.admin = client.Cluster(parse_kubeconfig(Path(os.environ["KUBECONFIG"]).read_text()))
-        metadata = {"name": name}
-        subject = {"kind": "ServiceAccount", "name": "portal", "namespace": name}
-        group = "rbac.authorization.k8s.io"
-        for obj in (
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "portal", "namespace": name}},
-            {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": self.rules},
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": metadata,
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-                "subjects": [subject],
-            },
-        ):
-            kubectl("apply", "-f", "-", given=json.dumps(obj))
-        self.token = kubectl("-n", name, "create", "token", "portal", "--duration=2h").strip()
-
-    def credentials(self) -> Credentials:
-        """As the portal stores them."""
-        own = self.admin.credentials
-        return Credentials(server=own.server, ca_data=own.ca_data, token=self.token)
-
-    def kubeconfig(self) -> str:
-        """As an administrator pastes it."""
-        document = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
-        chosen = next(c for c in document["contexts"] if c["name"] == document["current-context"])
-        document["users"] = [{"name": chosen["context"]["user"], "user": {"token": self.token}}]
-        return yaml.safe_dump(document)
-
-    def take_away(self, use: Use) -> None:
-        """All rules but this verb, in one write."""
-        rules = [
-            {**rule, "verbs": [verb for verb in rule["verbs"] if use not in uses_of([{**rule, "verbs": [verb]}])]}
-            for rule in self.rules
-        ]
-        body = {"rules": [rule for rule in rules if rule["verbs"]]}
-        self.admin._request("PATCH", f"{ROLES}/{self.name}", {}, body=body, content_type=MERGE)
-
-    def remove(self) -> None:
-        """Everything of it."""
-        kubectl("delete", "clusterrolebinding,clusterrole", self.name, "--ignore-not-found")
-        kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
-
-
-@pytest.fixture
-def account() -> Iterator[Account]:
-    made = Account(f"mlportal-role-{secrets.token_hex(3)}")
-    try:
-        yield made
-    finally:
-        made.remove()
-
-
-def until(what: str, check: Callable[[], Any], *, seconds: float = 180) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, f"after {seconds:.0f} s still not {what}"
-        time.sleep(0.2)
-    return found
-
-
-def look(kind: str, obj: Any, *states: Any) -> None:
-    """Rounds of the reconciler, as a worker does them, until the row is in one of the states."""
-
-    def there() -> bool:
-        reconciling.reconcile_one(kind, obj.pk)
-        obj.refresh_from_db()
-        return obj.state in states
-
-    until(f"{kind} {obj} in {states}, but {obj.state}: {obj.reason}", there)
-
-
-@pytest.fixture
-def cluster(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Registered with the account, by an installation of its own."""
-    install = f"t{secrets.token_hex(5)}"
-    installation.install_id.cache_clear()
-    monkeypatch.setattr(installation, "secrets", type("S", (), {"token_hex": staticmethod(lambda n: install[1:])}))
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
-    try:
-        yield clusters.register(
-            actor=make.actor(make.admin()),
-            name="real",
-            kubeconfig=account.kubeconfig(),
-            trusted=True,
-            apps_domain="apps.localhost",
-            apps_scheme="http",
-        )
-    finally:
-        kubectl("delete", "namespace", "-l", f"mlportal.io/install={install}", "--ignore-not-found", "--wait=false")
-        installation.install_id.cache_clear()
 
 
 @pytest.fixture
@@ -195,18 +89,43 @@ def volume(queue: Queue, actor: Actor) -> None:
     look("volume", made, VolumeState.DELETED)
 
 
-def instance(queue: Queue, actor: Actor, cluster: Cluster) -> None:
-    """An instance's life; before its end the portal loses what it knew of its objects, as in a crash."""
+def forget(made: Instance) -> None:
+    """What the portal knew of the objects, as when a worker dies between a write and its row."""
+    Instance.objects.as_system().filter(pk=made.pk).update(object_uids={}, stateful_set_uid="")
+    made.refresh_from_db()
+
+
+def instance(queue: Queue, actor: Actor, cluster: Cluster, *, gateway_in: str) -> None:
+    """An instance's life; twice the portal loses what it knew of its objects, as in a crash.
+
+    In the middle the cluster's instances come to be reached through a Gateway, so that both kinds of routes are made,
+    looked for and removed.
+    """
     made = instances.create(actor=actor, queue=queue.name, image="jupyter", size="small")
     reconciling.reconcile_one("volume", made.home_id)
+    look("instance", made, InstanceState.RUNNING)
+    rotating.rotate_key(actor=actor, instance=made)
+    until("a new key that counts", lambda: look("instance", made, InstanceState.RUNNING) or not made.next_key)
+    asyncio.run(reach(cluster, queue.namespace, kube_names.instance_pod_name(made.name, made.pk)))
+    forget(made)
+    admin = make.actor(make.admin())
+    clusters.update(
+        actor=admin, cluster=cluster, exposure="httproute", gateway_namespace=gateway_in, gateway_name="gateway"
+    )
     look("instance", made, InstanceState.RUNNING)
     reaper.reap(cluster)
     instances.stop(actor=actor, instance=made)
     look("instance", made, InstanceState.STOPPED)
-    type(made).objects.as_system().filter(pk=made.pk).update(object_uids={}, stateful_set_uid="")
-    made.refresh_from_db()
+    forget(made)
     instances.delete(actor=actor, instance=made)
     look("instance", made, InstanceState.DELETED)
+
+
+async def reach(cluster: Cluster, namespace: str, pod: str) -> None:
+    """Into the pod through the API server, as SSH goes from outside the cluster."""
+    credentials = await sync_to_async(access.credentials_of, thread_sensitive=False)(cluster)
+    async with Streams(credentials) as streams, streams.port_forward(namespace, pod, 8888):
+        pass
 
 
 def task(queue: Queue, actor: Actor) -> None:
@@ -247,9 +166,10 @@ def test_each_verb_is_needed_and_none_is_missing(
 ) -> None:
     given = uses_of(account.rules)
     queue, actor = working
+    gateway(account.name, namespaces={"from": "All"})
     tenancy(queue)
     volume(queue, actor)
-    instance(queue, actor, cluster)
+    instance(queue, actor, cluster, gateway_in=account.name)
     task(queue, actor)
     watched = {use for use in given if use.verb == "watch"}
     asyncio.run(watch(cluster, lambda: watched <= set(recorder.first)))
