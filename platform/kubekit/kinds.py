@@ -56,7 +56,6 @@ _TABLE = (
     Kind("Ingress", "networking.k8s.io/v1", "ingresses"),
     Kind("IngressClass", "networking.k8s.io/v1", "ingressclasses", namespaced=False),
     Kind("NetworkPolicy", "networking.k8s.io/v1", "networkpolicies"),
-    Kind("Role", "rbac.authorization.k8s.io/v1", "roles"),
     Kind("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
     Kind("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
     Kind("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes"),

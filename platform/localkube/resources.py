@@ -55,7 +55,6 @@ _STATUS: Final[dict[str, Any]] = {"subresources": ("status",)}
 _CLUSTER: Final[dict[str, Any]] = {"namespaced": False}
 _ALL: Final[dict[str, Any]] = {"categories": ("all",)}
 _POD: Final[dict[str, Any]] = {"subresources": ("status", "log", "exec", "portforward"), "generation": True}
-_RBAC: Final = "rbac.authorization.k8s.io"
 
 BUILTIN: Final[tuple[Resource, ...]] = (
     _core("namespaces", "Namespace", "ns", **_CLUSTER, **_STATUS),
@@ -79,8 +78,6 @@ BUILTIN: Final[tuple[Resource, ...]] = (
     _v1("coordination.k8s.io", "leases", "Lease", generation=False),
     _v1("storage.k8s.io", "storageclasses", "StorageClass", "sc", **_CLUSTER, generation=False),
     _v1("scheduling.k8s.io", "priorityclasses", "PriorityClass", "pc", **_CLUSTER),
-    _v1(_RBAC, "roles", "Role", generation=False),
-    _v1(_RBAC, "rolebindings", "RoleBinding", generation=False),
     _v1("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", **_CLUSTER,
         **_STATUS),
 )  # fmt: skip
@@ -96,6 +93,8 @@ REFUSED: Final[dict[tuple[str, str], str]] = {
     ("", "podtemplates"): "PodTemplate",
     ("autoscaling", "horizontalpodautoscalers"): "HorizontalPodAutoscaler",
     ("policy", "poddisruptionbudgets"): "PodDisruptionBudget",
+    ("rbac.authorization.k8s.io", "roles"): "Role (its one user may do everything)",
+    ("rbac.authorization.k8s.io", "rolebindings"): "RoleBinding",
     ("rbac.authorization.k8s.io", "clusterroles"): "ClusterRole",
     ("rbac.authorization.k8s.io", "clusterrolebindings"): "ClusterRoleBinding",
     ("events.k8s.io", "events"): "the events.k8s.io group (use the core group's events)",

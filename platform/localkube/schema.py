@@ -42,8 +42,6 @@ TOP: Final[dict[str, str]] = {
     "serviceaccounts": "secrets imagePullSecrets automountServiceAccountToken",
     "storageclasses": "provisioner parameters reclaimPolicy mountOptions allowVolumeExpansion volumeBindingMode",
     "priorityclasses": "value globalDefault description preemptionPolicy",
-    "roles": "rules",
-    "rolebindings": "subjects roleRef",
 }
 """Fields beside metadata and status; a kind that is not named has its spec alone."""
 

@@ -15,7 +15,7 @@ PATHS = [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s"
         ("apps", "statefulsets", stateful_set(updateStrategy={"rollingUpdate": {"partition": 0}})),
         ("batch", "jobs", job()),
         ("networking.k8s.io", "ingresses", {"spec": {"rules": [{"host": "a.b", "http": {"paths": PATHS}}]}}),
-        ("rbac.authorization.k8s.io", "roles", {"rules": [{"resources": ["pods"], "verbs": ["get"]}]}),
+        ("networking.k8s.io", "networkpolicies", {"spec": {"podSelector": {}, "policyTypes": ["Egress"]}}),
     ],
 )
 def test_what_was_read_can_be_put_back(api, ns, group, plural, body):
