@@ -27,7 +27,7 @@ from apps.instances.spec import KIND
 from apps.instances.states import ALIVE, LAUNCHED, InstanceState
 from kubekit import names
 from kubekit.events import EventNote
-from kubekit.observe import InstanceObservation, PodObservation, observe_pod
+from kubekit.observe import Glance, InstanceObservation, PodObservation, glance, observe_pod
 
 log = logging.getLogger(__name__)
 Raw = dict[str, Any]
@@ -155,11 +155,12 @@ def node_gone(cluster_id: UUID, node: str) -> None:
 
 def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
     """After each complete list: bring every row to it whose pod is missing, not as the row has it, or one too many."""
-    listed: dict[UUID, PodObservation] = {}
-    for pod in map(observe_pod, raws):
-        pk = names.parse_id(pod.labels.get(names.ID))
+    listed: dict[UUID, tuple[Glance, Raw]] = {}
+    for raw in raws:
+        seen = glance(raw)
+        pk = names.parse_id(seen.id)
         if pk is not None:
-            listed[pk] = pod
+            listed[pk] = seen, raw
     look: set[UUID] = set()
     other: dict[UUID, PodObservation] = {}
     rows = selectors.on_cluster(cluster_id, states=ALIVE)
@@ -168,8 +169,8 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
         if state in WITH_POD:
             if found is None:
                 look.add(pk)
-            elif not _is_as_the_row_has_it(found, state, uid, restarts):
-                other[pk] = found
+            elif not _is_as_the_row_has_it(found[0], state, uid, restarts):
+                other[pk] = observe_pod(found[1])
         elif found is not None:
             look.add(pk)
     for pk in look:
@@ -178,12 +179,11 @@ def pods_listed(cluster_id: UUID, raws: list[Raw]) -> None:
         _take_in(cluster_id, other, set(), listed=True)
 
 
-def _is_as_the_row_has_it(pod: PodObservation, state: str, uid: str, restarts: int) -> bool:
+def _is_as_the_row_has_it(pod: Glance, state: str, uid: str, restarts: int) -> bool:
     """Whether nothing follows from the pod. Of what is on its way that it is not ready yet says nothing new."""
     if state == S.RUNNING:
-        times = pod.main.restarts if pod.main is not None else 0
-        return pod.ready and not pod.deleting and (pod.uid, times) == (uid, restarts)
-    return state != S.UNREACHABLE and not (pod.ready and not pod.deleting)
+        return (pod.up, pod.uid, pod.restarts) == (True, uid, restarts)
+    return state != S.UNREACHABLE and not pod.up
 
 
 def cluster_moved(cluster: Any, before: str, after: str) -> None:

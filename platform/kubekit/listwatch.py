@@ -130,13 +130,14 @@ class ListWatch:
                 labels=self._labels,
                 limit=self._page_size,
                 continue_token=token,
+                trim=self._trim,
                 read_timeout_s=min(self._read_timeout_s, 30.0),
             )
             self._heard()
             for item in page.get("items") or ():
                 item.setdefault("kind", self._kind.name)
                 item.setdefault("apiVersion", self._kind.api_version)
-                items.append(item if self._trim is None else self._trim(item))
+                items.append(item)
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or None
             if token is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kubekit import names
 from kubekit.build.pod import CONTAINER
@@ -220,6 +220,29 @@ def trimmed_pod(raw: dict[str, Any]) -> dict[str, Any]:
             kept[group] = [{name: row[name] for name in _READ_OF_CONTAINERS if name in row} for row in spec[group]]
     metadata = {name: value for name, value in (raw.get("metadata") or {}).items() if name != "managedFields"}
     return {**raw, "metadata": metadata, "spec": kept}
+
+
+class Glance(NamedTuple):
+    """What a list of thousands of pods is compared by; `observe_pod` says the same and all else, at ten times the cost."""
+
+    id: str
+    uid: str
+    up: bool
+    """Ready, and not on its way out."""
+    restarts: int
+
+
+def glance(raw: Raw) -> Glance:
+    """A pod at a glance."""
+    metadata, status = raw.get("metadata") or {}, raw.get("status") or {}
+    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in status.get("conditions") or ())
+    main: Raw = next((row for row in status.get("containerStatuses") or () if row.get("name") == CONTAINER), {})
+    return Glance(
+        id=(metadata.get("labels") or {}).get(names.ID, ""),
+        uid=metadata.get("uid", ""),
+        up=ready and not metadata.get("deletionTimestamp"),
+        restarts=int(main.get("restartCount") or 0),
+    )
 
 
 def _conditions(rows: Iterable[Raw]) -> Mapping[str, Condition]:

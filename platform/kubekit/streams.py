@@ -11,7 +11,7 @@ import asyncio
 import gc
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from types import TracebackType
 from typing import Any, Self
@@ -71,9 +71,11 @@ class Streams:
         labels: Mapping[str, str] | None = None,
         limit: int = 500,
         continue_token: str | None = None,
+        trim: Callable[[Obj], Obj] | None = None,
         read_timeout_s: float = 30.0,
     ) -> Obj:
-        """One page of a list as the server sent it (``items``, ``metadata.continue``, ``metadata.resourceVersion``)."""
+        """One page of a list as the server sent it (``items``, ``metadata.continue``, ``metadata.resourceVersion``),
+        its items as ``trim`` leaves them."""
         query = {"limit": str(limit)}
         if labels:
             query["labelSelector"] = selector_text(labels)
@@ -82,7 +84,7 @@ class Streams:
         path = kind_named(kind).path(namespace)
         with closing(await self._get(path, query, read_timeout_s)) as response:
             try:
-                page = _parsed(await _whole(response))
+                page = _parsed(await _whole(response), trim)
             except ValueError as error:
                 raise BadAnswer(f"GET {path} was not answered with JSON", status=response.status) from error
         if not isinstance(page, dict):
@@ -322,13 +324,16 @@ def _unreachable(server: str, error: BaseException) -> Unreachable:
     return Unreachable(f"{server} does not answer: {str(error) or type(error).__name__}")
 
 
-def _parsed(raw: bytes) -> Any:
+def _parsed(raw: bytes, trim: Callable[[Obj], Obj] | None) -> Any:
     """JSON, with the collector at rest: a page of pods is a hundred thousand new objects of which none is garbage, and
     going through the growing heap again and again took two thirds of a list's time. Raises ValueError."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        return json.loads(raw)
+        page = json.loads(raw)
+        if trim is not None and isinstance(page, dict):
+            page["items"] = [trim(item) for item in page.get("items") or ()]
+        return page
     finally:
         if collects:
             gc.enable()

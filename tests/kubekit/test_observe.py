@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubekit.names import GENERATION, ID
-from kubekit.observe import observe_attempt, observe_claim, observe_instance, observe_pod, parse_time, trimmed_pod
+from kubekit.observe import (
+    glance,
+    observe_attempt,
+    observe_claim,
+    observe_instance,
+    observe_pod,
+    parse_time,
+    trimmed_pod,
+)
 from tests.kubekit.samples import ATTEMPT_ID, GIB, INSTANCE_ID, container_status, raw_pod
 
 
@@ -221,3 +229,20 @@ def test_a_trimmed_pod_says_the_same_and_is_small() -> None:
     assert "tolerations" not in trimmed["spec"]
     assert trimmed["spec"]["containers"] == [{"name": "main", "resources": limits}]
     assert observe_pod(trimmed_pod({})) == observe_pod({})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        raw_pod(),
+        raw_pod(conditions=[]),
+        raw_pod(conditions=[{"type": "Ready", "status": "False"}]),
+        raw_pod(containerStatuses=container_status(waiting={"reason": "CrashLoopBackOff"}, restarts=4)),
+        {**raw_pod(), "metadata": {**raw_pod()["metadata"], "deletionTimestamp": "2026-11-30T15:01:30Z"}},
+    ],
+)
+def test_at_a_glance_a_pod_says_what_it_says_looked_at(raw: dict[str, Any]) -> None:
+    pod = observe_pod(raw)
+    restarts = pod.main.restarts if pod.main is not None else 0
+    assert glance(raw) == (pod.labels.get(ID, ""), pod.uid, pod.ready and not pod.deleting, restarts)
