@@ -223,7 +223,7 @@ def trimmed_pod(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 class Glance(NamedTuple):
-    """What a list of thousands of pods is compared by; `observe_pod` says the same and all else, at ten times the cost."""
+    """What lists of thousands of pods are compared by; `observe_pod` says the same and more, at ten times the cost."""
 
     id: str
     uid: str
