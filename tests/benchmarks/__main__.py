@@ -1,12 +1,19 @@
-"""``python -m tests.benchmarks [b1|b12|launch|routes]``: run the benchmarks and write their pages."""
+"""``python -m tests.benchmarks [b1|b4|b5|b12|launch|routes]``: run the benchmarks and write their pages."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import b1_cron_tick, b12_footprint, launch, routes
+from tests.benchmarks import b1_cron_tick, b4_pod_submission, b5_instance_launch, b12_footprint, launch, routes
 
-KNOWN = {"b1": b1_cron_tick.main, "b12": b12_footprint.main, "launch": launch.main, "routes": routes.main}
+KNOWN = {
+    "b1": b1_cron_tick.main,
+    "b4": b4_pod_submission.main,
+    "b5": b5_instance_launch.main,
+    "b12": b12_footprint.main,
+    "launch": launch.main,
+    "routes": routes.main,
+}
 
 
 def main(names: list[str]) -> int:
