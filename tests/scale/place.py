@@ -34,7 +34,7 @@ PODS = 5_000
 #: Simulated nodes keep pods without a toleration away; these do not.
 OPEN_NODES = 200
 IN_FLIGHT = 32
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 OTHERS = "scale-others"
 TICKS = os.sysconf("SC_CLK_TCK")
 GIB = 1 << 30
