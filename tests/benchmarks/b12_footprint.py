@@ -34,10 +34,11 @@ def main() -> None:
         started_after(portal)
         log_statements(portal)
         time.sleep(SETTLE_S)
-        cpu, statements = cpu_seconds(portal), counted(portal)
+        root = root_of(portal)
+        cpu, statements = cpu_seconds(root), counted(portal)
         time.sleep(IDLE_S)
-        used, made = cpu_seconds(portal) - cpu, counted(portal) - statements
-        memory = pss_mib(portal)
+        used, made = cpu_seconds(root) - cpu, counted(portal) - statements
+        memory = pss_mib(root)
         portal.stop()
     text = page(first, sorted(warm), memory, used, made)
     print(text)
@@ -51,9 +52,14 @@ def started_after(portal: Portal) -> float:
     return time.monotonic() - begun
 
 
-def processes(portal: Portal) -> dict[int, str]:
-    """Process id -> what it is, for everything that works for this portal."""
+def root_of(portal: Portal) -> int:
+    """The process that everything of the portal descends from."""
     assert portal.process is not None
+    return portal.process.pid
+
+
+def processes(*roots: int) -> dict[int, str]:
+    """Process id -> what it is, for these and all that they started."""
     children = defaultdict(list)
     names = {}
     for entry in Path("/proc").iterdir():
@@ -67,7 +73,7 @@ def processes(portal: Portal) -> dict[int, str]:
         parent = int(stat.rpartition(")")[2].split()[1])
         children[parent].append(int(entry.name))
         names[int(entry.name)] = command
-    found, wait = {}, [portal.process.pid]
+    found, wait = {}, [*roots]
     while wait:
         pid = wait.pop()
         found[pid] = names.get(pid, "")
@@ -83,10 +89,10 @@ def kind(command: str) -> str:
     return "supervisor, web, worker, control"
 
 
-def pss_mib(portal: Portal) -> dict[str, float]:
+def pss_mib(*roots: int) -> dict[str, float]:
     """Proportional set size by part."""
     total: dict[str, float] = defaultdict(float)
-    for pid, command in processes(portal).items():
+    for pid, command in processes(*roots).items():
         try:
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
         except OSError:
@@ -96,10 +102,10 @@ def pss_mib(portal: Portal) -> dict[str, float]:
     return dict(total)
 
 
-def cpu_seconds(portal: Portal) -> float:
+def cpu_seconds(*roots: int) -> float:
     """User and system time of all processes so far, their ended children included."""
     total = 0
-    for pid in processes(portal):
+    for pid in processes(*roots):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -68,18 +68,18 @@ def main() -> None:
     write(text)
 
 
-def peer_environment() -> Path:
-    """The interpreter with the peers' packages; made once and kept in the data folder."""
-    home = ROOT / ".portal" / "peers"
+def peer_environment(listed: str = "peers") -> Path:
+    """The interpreter with the packages of ``<listed>.txt``; made once and kept in the data folder."""
+    home = ROOT / ".portal" / listed
     python = home / "bin" / "python"
-    wanted = (HERE / "peers.txt").read_text(encoding="utf-8")
-    mark = home / "peers.txt"
+    wanted = (HERE / f"{listed}.txt").read_text(encoding="utf-8")
+    mark = home / "packages.txt"
     if mark.is_file() and mark.read_text(encoding="utf-8") == wanted:
         return python
     uv = Path(sys.executable).with_name("uv")
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, home], check=True)
-    subprocess.run([uv, "pip", "install", "-q", "--python", python, "-r", HERE / "peers.txt"], check=True)
+    subprocess.run([uv, "pip", "install", "-q", "--python", python, "-r", HERE / f"{listed}.txt"], check=True)
     mark.write_text(wanted, encoding="utf-8")
     return python
 
