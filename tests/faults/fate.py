@@ -9,33 +9,34 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db.models import Sum
-
-from apps.clusters import reaper
+from apps.clusters import reaper, watching
 from apps.core import claims, reconciling
 from apps.core.actors import Actor
-from apps.core.errors import Conflict as PortalConflict
-from apps.flows import logs, scheduler, services, watch
+from apps.core.errors import PortalError
+from apps.flows import logs, scheduler, services
 from apps.flows.models import Attempt, Flow, Run, Schedule
 from apps.flows.states import ATTEMPT_STATES, RUN_STATES
-from apps.tenants.models import Reservation
+from apps.tenants import checker
+from apps.tenants.models import Queue, Reservation
 from kubekit import names
 from kubekit.errors import Conflict, KubeError, ServerError, ServerTimeout, TooManyRequests, Unreachable
-from kubekit.quantities import parse_cpu
-from tests.flows.fakes import FakeKube, stamp
+from tests.faults.fate_instances import InstanceLives
+from tests.faults.scripted import CPU, ENDED, Obj, ScriptedCluster, requested, row_of, snapshot
+from tests.flows.fakes import stamp
 
-Obj = dict[str, Any]
-STEPS = 45
+STEPS = 60
+KINDS = ("attempt", "instance")
 #: After the faults everything must have come to its end within so much of the portal's own time.
 RECOVERY = timedelta(seconds=60)
 ORPHANS_GONE = timedelta(minutes=5)
+READS = ("SELECT", "SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT")
 LINES = ("begun", "1", "2", "3")
 
 
@@ -54,42 +55,6 @@ class Clock:
         return self.now
 
 
-class FaultyKube(FakeKube):
-    """The cluster as a worker meets it through a bad network."""
-
-    def __init__(self, fate: Fate) -> None:
-        super().__init__()
-        self._fate = fate
-
-    def _meet(self, verb: str, name: str) -> None:
-        super()._meet(verb, name)
-        self._fate.before_request(verb)
-
-    def create(self, obj: Mapping[str, Any], *, dry_run: bool = False) -> Obj:
-        return self._answered(super().create(obj, dry_run=dry_run))
-
-    def patch_merge(self, *args: Any, **more: Any) -> Obj:
-        return self._answered(super().patch_merge(*args, **more))
-
-    def delete(self, *args: Any, **more: Any) -> Obj:
-        return self._answered(super().delete(*args, **more))
-
-    def list(self, kind: str, namespace: str | None = None, *, labels: Any = None, **more: Any) -> Iterator[Obj]:
-        if kind != "Pod" or namespace is not None:
-            return super().list(kind, namespace, **more)
-        self._meet("list", kind)
-        chosen = [
-            pod
-            for pod in self.pods.values()
-            if all(pod["metadata"]["labels"].get(key) == value for key, value in (labels or {}).items())
-        ]
-        return iter([{**pod, "kind": "Pod"} for pod in chosen])
-
-    def _answered(self, answer: Obj) -> Obj:
-        self._fate.after_request()
-        return answer
-
-
 @dataclass
 class Fate:
     """``live`` draws the steps, ``end`` lets the faults be over and everything come to its end."""
@@ -97,23 +62,34 @@ class Fate:
     seed: int
     actor: Actor
     flows: list[Flow]
-    cluster: Any
+    queue: Queue
     clock: Clock
     committed: Callable[[], Any]
-    hints: list[UUID] = field(default_factory=list)
+    hints: list[tuple[str, UUID]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    #: What a worker ran into that is neither the cluster's refusal nor its own death.
+    troubles: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        self.kube = FaultyKube(self)
+        self.cluster = self.queue.cluster
+        self.kube = ScriptedCluster(
+            namespace=self.queue.namespace,
+            hard_millis=self.queue.cpu_millis,
+            now=self.clock,
+            meet=self.before_request,
+            met=self.after_request,
+        )
+        self.instances = InstanceLives(kube=self.kube, dice=self.dice, actor=self.actor, queue=self.queue)
         self.faulty = False
+        self._clock_was_set = False
+        self._wrote = True
         self._latest = self.clock.now
         self._working: list[UUID] = []
         self._old: list[Obj] = []
         self._ended: dict[UUID, str] = {}
         self._vanished: set[str] = set()
         self._exits: dict[str, int] = {}
-        self._silent: set[str] = set()
         self._instants: set[tuple[UUID, datetime]] = set()
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -124,8 +100,8 @@ class Fate:
         steps = {
             self.start: 3, self.cancel: 2, self.work: 12, self.sweep: 4, self.lose_hints: 1, self.node_starts: 5,
             self.node_ends: 5, self.node_falls_silent: 1, self.node_is_back: 2, self.somebody_deletes: 1,
-            self.somebody_takes_by_force: 1, self.old_news: 2, self.list_again: 2, self.collect: 3, self.tick: 3,
-            self.stale_leader: 1, self.reap: 1, self.wait: 5, self.jump: 1,
+            self.somebody_takes_by_force: 1, self.news: 6, self.old_news: 2, self.list_again: 2, self.collect: 3,
+            self.tick: 3, self.stale_leader: 1, self.reap: 1, self.wait: 5, self.jump: 1, **self.instances.steps,
         }  # fmt: skip
         for _ in range(STEPS):
             step = self.dice.choices(list(steps), list(steps.values()))[0]
@@ -152,20 +128,24 @@ class Fate:
         """A person cancels a run."""
         runs = list(Run.objects.as_system().exclude(state__in=RUN_STATES.terminal).order_by("created_at", "pk"))
         if runs:
-            with suppress(PortalConflict):
+            with suppress(PortalError):
                 services.cancel(actor=self.actor, run=self.dice.choice(runs))
 
     def work(self) -> None:
         """A worker takes a hint, twice now and then, or what is due."""
         if not self.hints:
-            reconciling.reconcile_due("attempt", limit=self.dice.choice((1, 3)))
+            kind = self.dice.choice(KINDS)
+            reconciling.reconcile_due(kind, limit=self.dice.choice((1, 3)))
             return
-        pk = self.hints.pop(self.dice.randrange(len(self.hints)))
+        kind, pk = self.hints.pop(self.dice.randrange(len(self.hints)))
         for _ in range(self.dice.choice((1, 1, 1, 2))):
-            reconciling.reconcile_one("attempt", pk)
+            reconciling.reconcile_one(kind, pk)
 
     def sweep(self) -> None:
-        """The control process hints what is due."""
+        """The control process hints what is due; it notices first when the clock was set."""
+        if self._clock_was_set:
+            self._clock_was_set = False
+            reconciling.clock_jumped()
         reconciling.sweep()
 
     def lose_hints(self) -> None:
@@ -183,7 +163,7 @@ class Fate:
     def node_ends(self) -> None:
         """A program ends, or a node takes it away."""
         for pod in self._pods("Running"):
-            if pod["metadata"]["name"] not in self._silent:
+            if pod["metadata"]["name"] not in self.kube.silent:
                 code = self.dice.choice((0, 0, 1, 137))
                 self._finish(pod, code, "Evicted" if code == 137 else "")
                 return
@@ -191,14 +171,12 @@ class Fate:
     def node_falls_silent(self) -> None:
         """The control plane hears no more of a pod's node."""
         for pod in self._pods("Running")[:1]:
-            self._silent.add(pod["metadata"]["name"])
-            self.kube.silence(pod)
+            self.kube.lose_contact(pod)
 
     def node_is_back(self) -> None:
         """A silent node reports again, and does what it was told meanwhile."""
-        for pod in [pod for pod in self._pods("Running") if pod["metadata"]["name"] in self._silent]:
-            self._silent.discard(pod["metadata"]["name"])
-            self.kube.silence(pod, silent=bool(self._silent))
+        for pod in [pod for pod in self._pods("Running") if pod["metadata"]["name"] in self.kube.silent]:
+            self.kube.lose_contact(pod, lost=False)
             if "deletionTimestamp" in pod["metadata"]:
                 self._finish(pod, 143)
 
@@ -207,7 +185,7 @@ class Fate:
         for pod in self._pods("Succeeded", "Failed", "Running")[:1]:
             pod["metadata"].setdefault("deletionTimestamp", stamp(self.clock.now))
             pod["metadata"].setdefault("deletionGracePeriodSeconds", 0)
-            if pod["status"]["phase"] == "Running" and pod["metadata"]["name"] not in self._silent:
+            if pod["status"]["phase"] == "Running" and pod["metadata"]["name"] not in self.kube.silent:
                 self._finish(pod, 143)
 
     def somebody_takes_by_force(self) -> None:
@@ -216,14 +194,27 @@ class Fate:
             self._vanished.add(pod["metadata"]["labels"][names.ID])
             self.kube.vanish(pod)
 
+    def news(self) -> None:
+        """The watch tells what has changed."""
+        self._tell(self.kube.news())
+
     def old_news(self) -> None:
         """A stale watch tells again what was true once."""
         if self._old:
-            watch.pod_changed(self.cluster.pk, "MODIFIED", self.dice.choice(self._old))
+            self._tell([("MODIFIED", self.dice.choice(self._old))])
 
     def list_again(self) -> None:
-        """The watch begins anew."""
-        watch.pods_listed(self.cluster.pk, [pod for pod in self.kube.pods.values() if _ours(pod)])
+        """The watch ends with 410 and begins anew: what happened meanwhile is never told, only what is there."""
+        self.kube.news()
+        for kind in KINDS:
+            for handler in watching.registry.resyncs["pods", kind]:
+                handler(self.cluster.pk, [pod for pod in self.kube.pods.values() if _kind(pod) == kind])
+
+    def _tell(self, changes: list[tuple[str, Obj]]) -> None:
+        for kind in KINDS:
+            mine = [change for change in changes if _kind(change[1]) == kind]
+            for handler in watching.registry.objects["pods", kind] if mine else ():
+                handler(self.cluster.pk, mine)
 
     def collect(self) -> None:
         """The collector stores a part of a log."""
@@ -264,6 +255,7 @@ class Fate:
         """The clock is set right, or wrong."""
         self._latest = max(self._latest, self.clock.now)
         self.clock.now += timedelta(seconds=self.dice.choice((-3600, 3600, -60)))
+        self._clock_was_set = True
 
     # -- faults in the middle of a request ---------------------------------------------------------------------------
 
@@ -307,6 +299,11 @@ class Fate:
         if self.faulty and self.dice.random() < 0.03:
             raise Killed
 
+    def note_trouble(self, error: BaseException | None) -> None:
+        """In place of the log, where a round that raises ends: a refusal of the cluster is tried again, no more."""
+        if error is not None and not isinstance(error, KubeError):
+            self.troubles.append(error)
+
     def _stand_still(self) -> None:
         """The worker is stopped for longer than its lease, and others go on with its row meanwhile."""
         self._working.append(uuid4())
@@ -318,13 +315,24 @@ class Fate:
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
+    def note_statement(self, execute: Any, sql: str, *rest: Any) -> Any:
+        """Wraps every statement: what wrote nothing need not be looked at."""
+        self._wrote = self._wrote or not sql.startswith(READS)
+        return execute(sql, *rest)
+
     def check(self) -> None:
         """After each step."""
+        assert not self.troubles, self.troubles
         for pod in self.kube.pods.values():
             if len(self._old) < 60:
-                self._old.append({**pod, "metadata": dict(pod["metadata"]), "status": dict(pod["status"])})
+                self._old.append(snapshot(pod))
+        if self._wrote:
+            self._check_rows()
+            self._wrote = False
+
+    def _check_rows(self) -> None:
         rows = {str(row.pk): row for row in Attempt.objects.as_system().select_related("run")}
-        live = Counter(pod["metadata"]["labels"][names.ID] for pod in self.kube.pods.values())
+        live = Counter(row_of(pod) for pod in self._pods("Pending", "Running", *ENDED))
         assert all(count == 1 for count in live.values()), "one live pod for each attempt"
         alive = Counter(row.run_id for row in rows.values() if row.state not in ATTEMPT_STATES.terminal)
         assert all(count == 1 for count in alive.values()), "one living attempt for each run"
@@ -347,7 +355,11 @@ class Fate:
         )
         assert all(count == 1 for count in fired.values()), "each instant once"
         assert self._instants <= set(fired), "no instant is lost"
-        held = {str(pk) for pk in self._open().values_list("object_id", flat=True)}
+        by_kind: dict[str, set[str]] = {"attempt": set(), "instance": set(), "volume": set()}
+        for kind, pk in self._open().values_list("kind", "object_id"):
+            by_kind[kind].add(str(pk))
+        held = by_kind["attempt"]
+        self.instances.check(by_kind["instance"])
         for pod in self._pods("Pending", "Running"):
             pk = pod["metadata"]["labels"][names.ID]
             if pk in rows and rows[pk].state not in ATTEMPT_STATES.terminal:
@@ -357,79 +369,86 @@ class Fate:
     def end(self) -> None:
         """No more faults: everything comes to its end, in time, and nothing is left behind."""
         self.faulty = False
-        # A clock that was set back is right again: until then leases and dates lie in its future.
+        # A clock that was set back is right again, and the control process notices.
+        self._clock_was_set = self._clock_was_set or self._latest > self.clock.now
         self.clock.now = max(self.clock.now, self._latest)
-        self.node_is_back()
-        self._silent.clear()
+        for pod in self.kube.pods.values():
+            if pod["metadata"]["name"] in self.kube.silent:
+                self.kube.lose_contact(pod, lost=False)
         with self.committed():
+            self.sweep()
             self.list_again()
-            # What waits by its flow's own wish (retries, room) counts from now on.
+            # What waits by its flow's own wish (retries) counts from now on.
             Attempt.objects.as_system().filter(not_before__gt=self.clock.now).update(not_before=self.clock.now)
-            Attempt.objects.as_system().filter(due_at__gt=self.clock.now).update(due_at=self.clock.now)
         began = self.clock.now
-        while Run.objects.as_system().exclude(state__in=RUN_STATES.terminal).exists():
-            assert self.clock.now - began < 4 * RECOVERY, self._unfinished()
-            with self.committed():
-                for _pod in self._pods("Pending"):
-                    self.node_starts()
-                for pod in self._pods("Running"):
-                    self._finish(pod, 0)
-                self.list_again()
-                later = reconciling.sweep()
-                for pk in self.hints:
-                    reconciling.reconcile_one("attempt", pk)
-                idle = not self.hints
-                self.hints.clear()
-            if not idle:
-                self.check()
-            # With nothing to do the portal sleeps until a row is due again: a dead worker's lease ends, for one.
-            soon = self.clock.now + timedelta(seconds=1)
-            self.clock.now = max(soon, later) if idle and later is not None else soon
+        while unsettled := self._unsettled():
+            assert self.clock.now - began <= RECOVERY, f"not recovered: {unsettled}"
+            self._second_without_faults()
+        self.recovered_in = self.clock.now - began
+        self.kube.count()
+        self._books_agree()
         for _ in range(3):
+            self.clock.now += ORPHANS_GONE / 2 + timedelta(seconds=1)
             with self.committed():
                 reaper.reap(self.cluster)
-                self.list_again()
-                for pod in self._pods("Running"):
-                    if "deletionTimestamp" in pod["metadata"]:
-                        self._finish(pod, 143)
-                self.list_again()
-            self.clock.now += ORPHANS_GONE / 2 + timedelta(seconds=1)
+            for _second in range(3):
+                self._second_without_faults()
         self._nothing_is_left()
 
+    def _second_without_faults(self) -> None:
+        with self.committed():
+            self.instances.serve_all()
+            for _pod in self._pods("Pending"):
+                self.node_starts()
+            for pod in self._pods("Running"):
+                self._finish(pod, 143 if "deletionTimestamp" in pod["metadata"] else 0)
+            self.kube.count()
+            self.news()
+            reconciling.sweep()
+            hints, self.hints[:] = dict.fromkeys(self.hints), []
+            for kind, pk in hints:
+                reconciling.reconcile_one(kind, pk)
+        self.check()
+        self.clock.now += timedelta(seconds=1)
+
+    def _unsettled(self) -> list[str]:
+        """What is not yet as people want it, save what waits for the room that others rightly hold."""
+        rows = Attempt.objects.as_system().exclude(state__in=ATTEMPT_STATES.terminal)
+        waiting = [f"{row.pk} {row.state} ({row.reason_code}) {row.pod_name}, due {row.due_at}" for row in rows]
+        return waiting + self.instances.unsettled()
+
+    def _books_agree(self) -> None:
+        """Ledger, the quota's own count and the sum over pods, and what the portal's checker says of them."""
+        held = sum(self._open().values_list("cpu_millis", flat=True))
+        asked = sum(requested(pod)[CPU] for pod in self.kube.pods.values() if pod["status"]["phase"] not in ENDED)
+        assert held == self.kube.used[CPU] == asked, "ledger = quota.used = sum over pods"
+        report = checker.check(self.queue)
+        assert report.is_good, report
+
     def _nothing_is_left(self) -> None:
-        assert self.kube.pods == {}, "no orphan after five minutes"
-        assert not self._open().exists(), "the ledger holds nothing"
+        self._books_agree()
+        self.instances.check_end()
+        assert not self._pods("Pending", "Running", *ENDED), "no orphan after five minutes"
+        assert not self._open().filter(kind="attempt").exists(), "the ledger holds nothing for what has ended"
         for row in Attempt.objects.as_system().filter(state__in=("succeeded", "failed")):
             if str(row.pk) in self._exits and str(row.pk) not in self._vanished:
                 assert logs.read(row, 0).data == "".join(f"{line}\n" for line in LINES).encode(), "the whole log"
 
-    def books(self) -> tuple[int, int]:
-        """CPU that the ledger holds, and that pods of living attempts ask for."""
-        held = self._open().aggregate(total=Sum("cpu_millis"))["total"] or 0
-        asked = sum(
-            parse_cpu(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-            for pod in self._pods("Pending", "Running")
-        )
-        return int(held), asked
-
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _open(self) -> Any:
-        return Reservation.objects.as_system().filter(released_at__isnull=True, kind="attempt")
+        return Reservation.objects.as_system().filter(released_at__isnull=True)
 
     def _pods(self, *phases: str) -> list[Obj]:
-        found = [pod for pod in self.kube.pods.values() if pod["status"]["phase"] in phases]
+        """Pods of attempts."""
+        found = [pod for pod in self.kube.pods.values() if _kind(pod) == "attempt" and pod["status"]["phase"] in phases]
         self.dice.shuffle(found)
         return found
 
     def _finish(self, pod: Obj, code: int, pod_reason: str = "") -> None:
-        self._exits[pod["metadata"]["labels"][names.ID]] = code
+        self._exits[row_of(pod)] = code
         self.kube.finish(pod, exit_code=code, pod_reason=pod_reason, at=self.clock.now)
 
-    def _unfinished(self) -> str:
-        rows = Attempt.objects.as_system().exclude(state__in=ATTEMPT_STATES.terminal)
-        return f"not ended: {[(str(row.pk), row.state, row.reason_code, row.pod_name, row.due_at) for row in rows]}"
 
-
-def _ours(pod: Obj) -> bool:
-    return pod["metadata"]["labels"].get(names.KIND) == "attempt"
+def _kind(pod: Obj) -> str:
+    return str(pod["metadata"]["labels"].get(names.KIND))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ class FakeKube:
         self.away = False
         self.ignore_sigterm = False
         self.created: list[Obj] = []
+        self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._count = itertools.count(1)
 
     # --- the client ------------------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ class FakeKube:
         made["metadata"] |= {
             "uid": f"uid-{next(self._count)}",
             "resourceVersion": str(next(self._count)),
-            "creationTimestamp": stamp(),
+            "creationTimestamp": stamp(self.now()),
         }
         made["status"] = {"phase": "Pending"}
         self.pods[key] = made
@@ -100,7 +101,7 @@ class FakeKube:
         if uid is not None and pod["metadata"]["uid"] != uid:
             raise Conflict("the UID in the precondition does not match", status=409)
         if "deletionTimestamp" not in pod["metadata"]:
-            pod["metadata"]["deletionTimestamp"] = stamp()
+            pod["metadata"]["deletionTimestamp"] = stamp(self.now())
             pod["metadata"]["deletionGracePeriodSeconds"] = 0
             self._changed(pod)
             if pod["status"]["phase"] == "Running" and not self.ignore_sigterm:
