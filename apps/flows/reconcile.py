@@ -15,6 +15,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from apps.clusters import access
+from apps.clusters.states import ClusterState
 from apps.clusters.wording import reason_of
 from apps.core import crashpoints
 from apps.core.claims import Claim, ClaimLost
@@ -98,6 +99,10 @@ class Round:
             return self.end(stopped(attempt.stop_cause, timeout_s=0, who=attempt.reason_params.get("who", "")))
         if self.now < attempt.not_before:
             return attempt.not_before
+        if attempt.queue.cluster.state == ClusterState.UNREACHABLE:
+            # Nobody is kept waiting for a cluster that its watch has found away: the others need the threads.
+            note_waiting(attempt, self.claim, Reason(code="cluster_unreachable"))
+            return self.after(WATCHED_S)
         try:
             _node, resolved, spec = pods.current(attempt)
         except (SpecError, Conflict) as error:

@@ -10,10 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+from django.utils import timezone
+
 from apps.clusters import access, events
 from apps.clusters.models import Cluster
+from apps.clusters.states import ClusterState
 from apps.core import crashpoints, live, reconciling
-from apps.flows import finishing, pods, selectors, waiting
+from apps.flows import finishing, pods, scheduler, selectors, waiting
 from apps.flows.collector import collector
 from apps.flows.models import Attempt, Flow, Run
 from apps.flows.states import ATTEMPT_STATES, AttemptState
@@ -105,6 +109,15 @@ def events_came(cluster_id: UUID, told: Sequence[tuple[dict[str, Any], Mapping[s
 def run_moved(run: Run, _before: str, _after: str) -> None:
     """A flow's row and page show its last runs."""
     live.announce(Flow(pk=run.flow_id, queue_id=run.queue_id))
+
+
+def cluster_moved(cluster: Cluster, before: str, after: str) -> None:
+    """A cluster is back: what waited for it is due."""
+    if before != ClusterState.UNREACHABLE or after == ClusterState.REMOVED:
+        return
+    waiting_there = Attempt.objects.as_system().filter(queue__cluster_id=cluster.pk, state=AttemptState.QUEUED)
+    if waiting_there.filter(pod_name="", due_at__gt=timezone.now()).update(due_at=timezone.now()):
+        transaction.on_commit(scheduler.hint_queued)
 
 
 def alive_ids(ids: Collection[UUID]) -> set[UUID]:

@@ -27,6 +27,7 @@ def register() -> None:
     reconciling.register(Reconciler(kind=pods.KIND, model=Attempt, run=reconcile.run))
     transitions.on_transition("run", alarms.run_ended)
     transitions.on_transition("run", watch.run_moved)
+    transitions.on_transition("cluster", watch.cluster_moved)
     watching.on_object("pods", pods.KIND, watch.pod_changed)
     watching.on_resync("pods", pods.KIND, watch.pods_listed)
     watching.on_events(watch.events_came)

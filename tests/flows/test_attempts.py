@@ -10,7 +10,10 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
+from apps.clusters.states import ClusterState
+from apps.core import actors
 from apps.core.actors import Actor
+from apps.core.transitions import transition
 from apps.flows import logs, services, watch
 from apps.flows.models import Attempt, Flow, Run
 from apps.tenants import ledger
@@ -198,6 +201,22 @@ def test_a_cluster_that_does_not_answer_changes_nothing_but_the_reason(kube: Fak
     assert (attempt.state, attempt.reason_code) == ("running", "cluster_unreachable")
     kube.away = False
     assert look(attempt).reason_code == ""
+
+
+def test_a_cluster_that_is_known_to_be_away_is_not_asked_and_its_attempts_begin_when_it_is_back(
+    kube: FakeKube, run: Run, hints: list[Any]
+) -> None:
+    cluster = run.queue.cluster
+    assert transition(cluster, ClusterState.UNREACHABLE, actor=actors.system("test"))
+    attempt = look(attempt_of(run))
+    assert (attempt.state, attempt.reason_code, kube.calls) == ("queued", "cluster_unreachable", [])
+    assert open_reservations() == 0
+    assert attempt.due_at is not None and attempt.due_at > timezone.now() + timedelta(seconds=30)
+    hints.clear()
+    assert transition(cluster, ClusterState.CONNECTED, actor=actors.system("test"))
+    attempt.refresh_from_db()
+    assert attempt.due_at is not None and attempt.due_at <= timezone.now()
+    assert look(attempt).pod_uid == "uid-1"
 
 
 def test_a_pod_that_vanished_is_lost_not_failed_and_is_repeated_from_the_infra_budget(kube: FakeKube, run: Run) -> None:
