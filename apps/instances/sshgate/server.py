@@ -29,6 +29,8 @@ ALIVE_S, ALIVE_COUNT = 30, 4
 #: A channel through which nothing went for this long is closed, and a connection that has had no channel for this long.
 IDLE_S: Final = 12 * 3600.0
 EMPTY_S: Final = 60.0
+#: How long the end may take, for the database to write down who was there.
+CLOSE_S: Final = 10.0
 LOOK_S: Final = 1.0
 """How often open channels are held against the database, as long as there are any."""
 WINDOW: Final = 1 << 20
@@ -160,6 +162,8 @@ class Guest(asyncssh.SSHServer):
         self.person: Person | None = None
         self.channels: set[Through] = set()
         self.opening = 0
+        self.gone = False
+        self.turned_out = ""
         self.empty_since = time.monotonic()
         self._known: Person | None = None
         self._conn: Any = None
@@ -177,6 +181,7 @@ class Guest(asyncssh.SSHServer):
             conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.gone = True
         self._no_stranger()
         if self.person is not None:
             self.gate.goes(self)
@@ -235,6 +240,7 @@ class Guest(asyncssh.SSHServer):
         if len(self.channels) + self.opening >= limits.CHANNELS_OF_A_CONNECTION:
             raise _refused(f"this connection has {limits.CHANNELS_OF_A_CONNECTION} channels open; close one")
         self.opening += 1
+        self.gate.opening += 1
         try:
             door = await in_thread(doors.open_to, person, wanted)
             conduit = await self.gate.ways.to(door)
@@ -251,13 +257,20 @@ class Guest(asyncssh.SSHServer):
             ) from error
         finally:
             self.opening -= 1
+            self.gate.opening -= 1
         through = Through(self.gate, door, conduit)
+        if self.gone:
+            # The connection ended while the way was being opened: nobody will ever tell `through` so.
+            through.why = self.turned_out or through.why
+            self.gate.never_began(person, through)
+            raise _refused("this connection has ended")
         self.channels.add(through)
         self.gate.began(self, through)
         return through
 
     def turn_out(self, why: str) -> None:
         """End the connection and all that is open through it."""
+        self.turned_out = why
         for through in list(self.channels):
             through.why = why
         self._conn.disconnect(constants.DISC_BY_APPLICATION, why)
@@ -283,6 +296,7 @@ class Gate:
         self._guests: set[Guest] = set()
         self._owners: dict[Through, Guest] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self.opening = 0
         self.used_at = time.monotonic()
 
     # --- connections
@@ -324,8 +338,12 @@ class Gate:
         guest.channels.discard(through)
         if not guest.channels:
             guest.empty_since = time.monotonic()
+        self.never_began(guest.person, through)
+
+    def never_began(self, person: Person, through: Through) -> None:
+        """The same for one that nobody is at the other end of."""
         self._soon(through.let_go())
-        self._soon(in_thread(_note_left, guest.person, through))
+        self._soon(in_thread(_note_left, person, through))
 
     def _soon(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(_logged(work))
@@ -376,14 +394,12 @@ class Gate:
         """Turn everybody out and wait until what they did is written down."""
         for guest in list(self._guests):
             guest.turn_out("the entrance is being restarted; connect again")
-        await asyncio.sleep(0)
-        while self._work or self._owners:
-            pending = set(self._work)
-            if not pending:
-                for through in list(self._owners):
-                    self.ended(through)
-                continue
-            await asyncio.wait(pending, timeout=5)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                while self._work or self._owners or self.opening:
+                    await asyncio.wait({*self._work, asyncio.ensure_future(asyncio.sleep(0.02))})
+        except TimeoutError:
+            log.warning("the end of %d connections could not be written down in time", len(self._owners))
         await self.ways.close()
 
 
