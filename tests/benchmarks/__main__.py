@@ -1,10 +1,10 @@
-"""``python -m tests.benchmarks [b1|b4|b5|b12|launch|routes]``: run the benchmarks and write their pages."""
+"""``python -m tests.benchmarks [NAME...]``: run these benchmarks, or all, and write their pages."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import b1_cron_tick, b4_pod_submission, b5_instance_launch, b12_footprint, launch, routes
+from tests.benchmarks import b1_cron_tick, b4_pod_submission, b5_instance_launch, b12_footprint, launch, routes, ssh
 
 KNOWN = {
     "b1": b1_cron_tick.main,
@@ -13,6 +13,7 @@ KNOWN = {
     "b12": b12_footprint.main,
     "launch": launch.main,
     "routes": routes.main,
+    "ssh": ssh.main,
 }
 
 
