@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Case, F, Q, When
+from django.db.models import F, Q
 from django.utils import timezone
 
 LEASE = timedelta(seconds=settings.PORTAL_LEASE_S)
@@ -26,15 +26,13 @@ No shorter than a quarter of itself and one request to a cluster, so that a writ
 class Claim:
     """A right to act on one row until the lease ends; ``token`` must still match at each write.
 
-    ``failures`` counts the holders before this one that failed or died, without one that came to an end between them;
-    ``inherited`` says that the last one's lease ended while it held the row.
+    ``failures`` counts the holders before this one that failed, without one between them that did not.
     """
 
     pk: UUID
     token: int
     pokes: int
     failures: int = 0
-    inherited: bool = False
 
 
 class ClaimLost(Exception):
@@ -52,13 +50,9 @@ def take(model: type[models.Model], pk: UUID, *, lease: timedelta = LEASE, now: 
         if row.claimed_until is not None and row.claimed_until > now:
             rows.filter(pk=pk).update(pokes=F("pokes") + 1)
             return None
-        inherited = row.claimed_until is not None
-        failures = row.failures + inherited
         # Due until the holder says otherwise: should it die, nobody knows any more why it looked.
-        rows.filter(pk=pk).update(
-            claim_token=row.claim_token + 1, claimed_until=now + lease, failures=failures, due_at=now
-        )
-    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes, failures=failures, inherited=inherited)
+        rows.filter(pk=pk).update(claim_token=row.claim_token + 1, claimed_until=now + lease, due_at=now)
+    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes, failures=row.failures)
 
 
 def take_due(
@@ -73,17 +67,13 @@ def take_due(
             rows.select_for_update(skip_locked=True)
             .filter(free, due_at__lte=now)
             .order_by("due_at")
-            .values_list("pk", "claim_token", "pokes", "failures", "claimed_until")[:limit]
+            .values_list("pk", "claim_token", "pokes", "failures")[:limit]
         )
         rows.filter(pk__in=[pk for pk, *_ in found]).update(
             claim_token=F("claim_token") + 1,
             claimed_until=now + lease,
-            failures=F("failures") + Case(When(claimed_until__isnull=False, then=1), default=0),
         )
-    return [
-        Claim(pk=pk, token=token + 1, pokes=pokes, failures=failures + (until is not None), inherited=until is not None)
-        for pk, token, pokes, failures, until in found
-    ]
+    return [Claim(pk=pk, token=token + 1, pokes=pokes, failures=failures) for pk, token, pokes, failures in found]
 
 
 def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None, failed: bool = False) -> bool:
@@ -103,12 +93,6 @@ def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None,
             failures=F("failures") + 1 if failed else 0,
         )
     return poked
-
-
-def set_aside(model: type[models.Model], claim: Claim, *, due_at: datetime) -> None:
-    """Give the row back without having looked at it; what it has failed so far stays counted."""
-    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
-    rows.filter(pk=claim.pk, claim_token=claim.token).update(claimed_until=None, due_at=due_at)
 
 
 def extend(model: type[models.Model], claim: Claim, *, lease: timedelta = LEASE) -> None:

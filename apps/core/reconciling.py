@@ -28,9 +28,6 @@ from apps.core.claims import Claim, ClaimLost
 log = logging.getLogger(__name__)
 
 BACKOFF_S = (1, 2, 5, 10, 20, 40, 60)
-SET_ASIDE_AFTER = 3
-"""A row whose last holders all died, this one included, may be what kills them: it is left alone for a while."""
-SET_ASIDE = timedelta(minutes=10)
 TOLD_AFTER = 5
 """So many faults in a row, and administrators see it."""
 #: A hint that nobody has followed for so long is sent again: it may be lost, or wait behind many others.
@@ -128,9 +125,6 @@ def reconcile_due(kind: str, *, limit: int, before: Callable[[], None] = lambda:
 
 def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
     failed, due = False, None
-    if claim.inherited and claim.failures >= SET_ASIDE_AFTER:
-        _set_aside(reconciler, claim)
-        return
     try:
         due = reconciler.run(claim.pk, claim)
     except ClaimLost:
@@ -140,8 +134,8 @@ def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
         log.exception("%s %s: reconcile failed", reconciler.kind, claim.pk)
         failed, due = True, _retry_at(reconciler, claim.pk)
         if claim.failures + 1 >= TOLD_AFTER and not getattr(error, "retryable", False):
-            _tell(reconciler, claim.pk, claim.failures + 1, f"{type(error).__name__}: {error}"[:500], lasting=None)
-    if not failed and claim.failures >= SET_ASIDE_AFTER:
+            _tell(reconciler, claim.pk, claim.failures + 1, f"{type(error).__name__}: {error}"[:500])
+    if not failed and claim.failures >= TOLD_AFTER:
         standing.over(standing.SET_ASIDE, f"{reconciler.kind}:{claim.pk}")
     if claims.release(reconciler.model, claim, due_at=due, failed=failed) and not failed:
         send_hint(reconciler.kind, claim.pk)
@@ -149,20 +143,11 @@ def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
         wake.notify(wake.DUE)
 
 
-def _set_aside(reconciler: Reconciler, claim: Claim) -> None:
-    """Its holders die with it, and whatever else they were at with them (failure F19). It is tried again later."""
-    log.error("%s %s: %d workers died with it, it is set aside", reconciler.kind, claim.pk, claim.failures)
-    due = timezone.now() + SET_ASIDE
-    claims.set_aside(reconciler.model, claim, due_at=due)
-    evidence = f"the process died with it; next try {due:%Y-%m-%d %H:%M:%S} UTC"
-    _tell(reconciler, claim.pk, claim.failures, evidence, lasting=timedelta())
-
-
-def _tell(reconciler: Reconciler, pk: UUID, times: int, evidence: str, *, lasting: timedelta | None) -> None:
+def _tell(reconciler: Reconciler, pk: UUID, times: int, evidence: str) -> None:
     row = reconciler.model.objects.as_system().filter(pk=pk).first()
     name = f"{reconciler.model._meta.verbose_name} {row}"
     params = {"what": name, "times": times, "url": row.get_absolute_url() if hasattr(row, "get_absolute_url") else ""}
-    standing.note(standing.SET_ASIDE, f"{reconciler.kind}:{pk}", params=params, evidence=(evidence,), lasting=lasting)
+    standing.note(standing.SET_ASIDE, f"{reconciler.kind}:{pk}", params=params, evidence=(evidence,), lasting=None)
 
 
 def _retry_at(reconciler: Reconciler, pk: UUID) -> datetime:
