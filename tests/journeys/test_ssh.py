@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,9 +129,7 @@ def test_a_key_that_is_registered_while_the_instance_runs_opens_it_and_one_that_
     with subprocess.Popen(["ssh", *desk.options("later"), "shell", "echo in; sleep 600"], stdout=-1) as process:
         assert process.stdout and process.stdout.readline() == b"in\n"
         desk.portalctl("key", "delete", "later", "--yes")
-        began = time.monotonic()
         assert process.wait(PATIENCE_S) == 255
-        assert time.monotonic() - began < 60
     assert "Permission denied" in desk.ssh("shell", "true", key="later").stderr
 
 
@@ -192,6 +189,5 @@ def test_deleting_the_instance_ends_the_session_that_somebody_has_in_it(desk: De
         assert process.stdout and process.stdout.readline() == b"in\n"
         assert portal.api("DELETE", f"instances/{doomed.id}").status == 202
         assert process.wait(PATIENCE_S) == 255
-    assert (
-        "There is no instance" in desk.ssh("doomed", "true").stderr or "deleting" in desk.ssh("doomed", "true").stderr
-    )
+    said = desk.ssh("doomed", "true").stderr
+    assert "There is no instance" in said or "deleting" in said
