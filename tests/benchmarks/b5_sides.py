@@ -86,7 +86,7 @@ class Board:
             found: dict[str, str] = await self._read({self._waiting[name][0] for name in asked})
             for name in asked:
                 state, future = self._waiting[name]
-                if found.get(name, "gone") == state:
+                if found.get(name, "gone") == state and not future.done():
                     del self._waiting[name]
                     future.set_result(None)
 
