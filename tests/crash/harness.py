@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,22 +42,15 @@ def _command_line(pid: int) -> bytes:
 
 
 @dataclass
-class Stage:
-    """The portal of these tests, what watches it, and the ways to hurt it."""
+class Behind:
+    """A running portal from behind: its processes, its database, and a client that does not give up."""
 
     portal: Portal
-    points: Path
-    mail: MailSink
-    webhook: WebhookSink
-    dice: random.Random = field(default_factory=lambda: random.Random(SEED))
-    calls: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
-    observer: Observer = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.home = Home(root=self.portal.home)
-        self.observer = Observer(self.home.localkube / "kubeconfig")
-
-    # -- hurting -----------------------------------------------------------------------------------------------
+    @property
+    def home(self) -> Home:
+        """Its data folder."""
+        return Home(root=self.portal.home)
 
     def pid(self, program: str) -> int | None:
         """The process that the supervisor has noted for a program."""
@@ -66,6 +59,58 @@ class Stage:
                 found: int = entry["pid"]
                 return found
         return None
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str = "", also: Collection[int] = ()) -> Answer:
+        """As a client that does not give up: repeats the same request until it is answered well, or as in ``also``."""
+
+        def answered() -> Answer | None:
+            assert self.portal.process is not None and self.portal.process.poll() is None, "the portal ended"
+            try:
+                answer = self.portal.api(method, path, body, key=key)
+            except OSError:
+                return None
+            good = answer.status < 400 or answer.status in also
+            assert good or answer.status >= 500, (method, path, answer.status, answer.body)
+            return answer if good else None
+
+        found: Answer = wait_until(f"answer to {method} {path}", answered, seconds=PATIENCE_S)
+        return found
+
+    def in_state(self, path: str, *states: str, seconds: float = PATIENCE_S) -> Made:
+        """Wait until the object is in one of the states."""
+
+        def there() -> Made | None:
+            found: Made = self.ask("GET", path).json
+            return found if found["state"] in states else None
+
+        try:
+            found: Made = wait_until(f"{path} that is {'/'.join(states)}", there, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {self.ask('GET', path).json}") from error
+        return found
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Straight from the database, without the portal's own eyes."""
+        with psycopg.connect(host=str(self.home.run), user="mlportal", dbname="mlportal", autocommit=True) as link:
+            done = link.execute(statement, values)
+            return done.fetchall() if done.description else []
+
+
+@dataclass
+class Stage(Behind):
+    """The portal of these tests, what watches it, and the ways to hurt it."""
+
+    points: Path
+    mail: MailSink
+    webhook: WebhookSink
+    dice: random.Random = field(default_factory=lambda: random.Random(SEED))
+    calls: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
+    observer: Observer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.observer = Observer(self.home.localkube / "kubeconfig")
+
+    # -- hurting -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def killed_at(self, point: str, program: str, *, meanwhile: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -161,43 +206,9 @@ class Stage:
 
     # -- using -------------------------------------------------------------------------------------------------
 
-    def ask(self, method: str, path: str, body: Any = None, *, key: str = "") -> Answer:
-        """As a client that does not give up: repeats the same request until it is answered well."""
-
-        def answered() -> Answer | None:
-            assert self.portal.process is not None and self.portal.process.poll() is None, "the portal ended"
-            try:
-                answer = self.portal.api(method, path, body, key=key)
-            except OSError:
-                return None
-            assert answer.status < 400 or answer.status >= 500, (method, path, answer.status, answer.body)
-            return answer if answer.status < 400 else None
-
-        found: Answer = wait_until(f"answer to {method} {path}", answered, seconds=PATIENCE_S)
-        return found
-
     def ask_later(self, method: str, path: str, body: Any = None, *, key: str = "") -> Future[Answer]:
         """The same in another thread, for a request whose process is going to die."""
         return self.calls.submit(self.ask, method, path, body, key=key)
-
-    def in_state(self, path: str, *states: str, seconds: float = PATIENCE_S) -> Made:
-        """Wait until the object is in one of the states."""
-
-        def there() -> Made | None:
-            found: Made = self.ask("GET", path).json
-            return found if found["state"] in states else None
-
-        try:
-            found: Made = wait_until(f"{path} that is {'/'.join(states)}", there, seconds=seconds)
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it is {self.ask('GET', path).json}") from error
-        return found
-
-    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Straight from the database, without the portal's own eyes."""
-        with psycopg.connect(host=str(self.home.run), user="mlportal", dbname="mlportal", autocommit=True) as link:
-            done = link.execute(statement, values)
-            return done.fetchall() if done.description else []
 
     def jupyter(self, instance: Made, *, key: str = "") -> int:
         """What the instance's host answers to its key; 0 when the connection broke, as it may while routes change."""

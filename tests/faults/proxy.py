@@ -14,7 +14,7 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,8 @@ class FaultProxy:
         self.seen: list[Seen] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.port = 0
+        #: Asked for each request that no planned fault fits.
+        self.chance: Callable[[Seen], Fault | None] = lambda _seen: None
 
     # -- for tests ---------------------------------------------------------------------------------------------
 
@@ -193,7 +195,7 @@ class FaultProxy:
             found = next((fault for fault in self._faults if fault.fits(seen)), None)
             if found is not None:
                 found.met += 1
-        return found
+            return found or self.chance(seen)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.path, dict(request.query), await request.read())
