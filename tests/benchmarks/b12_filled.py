@@ -63,6 +63,7 @@ def main() -> None:
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # a portal that stops leaves its watches
     with tempfile.TemporaryDirectory(prefix="mlportal-b12-") as name:
         mine = ours(Path(name))
+        print(mine.row(), flush=True)  # the peers take as long again
         others = [jupyterhub(Path(name)), prefect(Path(name))]
     text = page(mine, others, load)
     print(text)
