@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import b1_cron_tick, b4_pod_submission, b5_instance_launch, b12_footprint, launch, routes, ssh
+from tests.benchmarks import (
+    b1_cron_tick,
+    b4_pod_submission,
+    b5_instance_launch,
+    b6_reconcile,
+    b12_filled,
+    b12_footprint,
+    launch,
+    routes,
+    ssh,
+)
 
 KNOWN = {
     "b1": b1_cron_tick.main,
     "b4": b4_pod_submission.main,
     "b5": b5_instance_launch.main,
+    "b6": b6_reconcile.main,
     "b12": b12_footprint.main,
+    "b12-filled": b12_filled.main,
     "launch": launch.main,
     "routes": routes.main,
     "ssh": ssh.main,
