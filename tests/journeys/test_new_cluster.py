@@ -1,7 +1,8 @@
-"""J9: a cluster that the portal has never seen, from a pasted kubeconfig to a pod on it that kubectl shows.
+"""J9: a cluster that the portal has never seen, from a pasted kubeconfig to JupyterLab open in an instance on it.
 
-KUBECONFIG=… MLPORTAL_TEST_NETWORK_POLICY=enforced|stored python -m pytest -m cluster tests/journeys/test_new_cluster.py
-(with kubectl in the PATH; the cluster's nodes must have the image mlportal/python:1)
+KUBECONFIG=… CLUSTER_INGRESS=… MLPORTAL_TEST_NETWORK_POLICY=enforced|stored \
+    python -m pytest -m cluster tests/journeys/test_new_cluster.py
+(with kubectl in the PATH; the cluster's nodes must have the images mlportal/python:1 and mlportal/jupyter:1)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from kubekit.client import Cluster
 from kubekit.credentials import parse_kubeconfig
 from kubekit.permissions import NEEDED
 from tests.clusters.account import Account
-from tests.journeys.lab import press
+from tests.install.installing import PORT, gateway
+from tests.journeys.lab import press, run_in_terminal
 from tests.journeys.portal import Portal, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("portal")]
@@ -31,7 +34,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.browser, pytest.mark.slow, pytest
 STANDARD = {f"app.kubernetes.io/{word}" for word in ("name", "instance", "component", "part-of", "managed-by")}
 OURS = {f"mlportal.io/{word}" for word in ("install", "kind", "id", "generation")}
 #: What the portal itself writes as annotations; controllers of the cluster add their own under their own names.
-ANNOTATIONS = {"mlportal.io/name"}
+ANNOTATIONS = {"mlportal.io/name", "mlportal.io/refreshed"}
 PATIENCE_MS = 180_000
 
 
@@ -57,7 +60,7 @@ def kubectl(*words: str) -> list[dict[str, Any]]:
     return items
 
 
-def test_j9_a_pasted_kubeconfig_its_check_a_queue_and_a_pod_that_kubectl_shows(
+def test_j9_a_pasted_kubeconfig_its_check_a_queue_and_an_instance_that_opens(
     portal: Portal, page: Page, account: Account, server: Cluster
 ) -> None:
     tag = uuid4().hex[:6]
@@ -65,7 +68,11 @@ def test_j9_a_pasted_kubeconfig_its_check_a_queue_and_a_pod_that_kubectl_shows(
     page.get_by_role("link", name="Register a cluster").first.click()
     page.get_by_label("Name", exact=True).fill(f"far-{tag}")
     page.get_by_label("Kubeconfig").fill(account.kubeconfig)
-    page.get_by_label("Domain of the instances").fill("apps.example.net")
+    page.get_by_label("Domain of the instances").fill("far.localhost")
+    page.get_by_label("Reached by").select_option("http")
+    expect(page.get_by_label("Namespace of the Gateway")).to_be_hidden()
+    page.locator("#form summary").click()
+    page.get_by_label("Port", exact=True).fill(str(PORT))
     page.get_by_role("button", name="Register").click()
     page.wait_for_url(re.compile(r"/clusters/[0-9a-f-]{36}$"))
     cluster = page.url.rsplit("/", 1)[1]
@@ -85,8 +92,15 @@ def test_j9_a_pasted_kubeconfig_its_check_a_queue_and_a_pod_that_kubectl_shows(
 
     try:
         a_task_runs_there(portal, page, queue, tag)
-        objects = an_instance_and_what_kubectl_shows(portal, queue, tag, namespace)
-        reads_naturally(objects)
+        instance = an_instance_opens_there(portal, page, queue, tag)
+        by_ingress = what_kubectl_shows(portal, page, instance, namespace, "Ingress")
+        reads_naturally(by_ingress, "Ingress")
+        gateway(account.name, namespaces={"from": "All"})
+        the_gateway_is_chosen_instead(page, cluster, account.name)
+        by_route = what_kubectl_shows(portal, page, instance, namespace, "HTTPRoute")
+        reads_naturally(by_route, "HTTPRoute")
+        assert "Ingress" not in {one["kind"] for one in by_route}
+        expect(it_opens(page, instance).locator(".jp-DirListing-itemText", has_text="far.txt")).to_be_visible()
     finally:
         removed_leaves_nothing(portal, page, server, cluster, queue, namespace)
 
@@ -137,26 +151,69 @@ def a_task_runs_there(portal: Portal, page: Page, queue: str, tag: str) -> None:
     assert portal.api("DELETE", f"flows/{flow.json['id']}").status < 400
 
 
-def an_instance_and_what_kubectl_shows(portal: Portal, queue: str, tag: str, namespace: str) -> list[dict[str, Any]]:
-    """All kinds that the portal makes for an instance; that it comes up is another journey's business."""
+def an_instance_opens_there(portal: Portal, page: Page, queue: str, tag: str) -> str:
+    """Made, started, entered with one click, worked in: all on the cluster that the portal had never seen."""
     wanted = {"name": f"lab-{tag}", "image": "jupyter", "size": "small", "queue": queue}
     made = portal.api("POST", "instances", wanted)
     assert made.status == 201, made.body
-    kinds = {"Pod", "StatefulSet", "Service", "Ingress", "PersistentVolumeClaim", "ResourceQuota"}
+    instance = str(made.json["id"])
+    page.goto(f"/instances/{instance}")
+    expect(page.get_by_role("button", name="Open JupyterLab")).to_be_visible(timeout=PATIENCE_MS)
+    lab = it_opens(page, instance)
+    expect(lab.locator(".jp-LauncherCard").first).to_be_visible(timeout=PATIENCE_MS)
+    run_in_terminal(lab, "echo here > /root/far.txt", expect_file=("far.txt",))
+    lab.close()
+    return instance
+
+
+def it_opens(page: Page, instance: str) -> Page:
+    """JupyterLab in its own tab, at the cluster's own entrance."""
+    page.goto(f"/instances/{instance}")
+    with page.context.expect_page() as opened:
+        page.get_by_role("button", name="Open JupyterLab").click()
+    lab: Page = opened.value
+    lab.wait_for_url("**/lab**", timeout=PATIENCE_MS)
+    assert re.match(rf"http://i-[0-9a-f]+\.far\.localhost{f':{PORT}' if PORT != 80 else ''}/lab", lab.url), lab.url
+    expect(lab.locator(".jp-DirListing-content").first).to_be_visible(timeout=PATIENCE_MS)
+    return lab
+
+
+def the_gateway_is_chosen_instead(page: Page, cluster: str, namespace: str) -> None:
+    """On the settings page, while the instance runs."""
+    page.goto(f"/clusters/{cluster}/settings")
+    page.get_by_label("Route of an instance").select_option("httproute")
+    page.get_by_label("Namespace of the Gateway").fill(namespace)
+    page.get_by_label("Gateway", exact=True).fill("gateway")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url(re.compile(r"/clusters/[0-9a-f-]{36}$"))
+    expect(page.get_by_text(f"{namespace}/gateway")).to_be_visible()
+
+
+def what_kubectl_shows(portal: Portal, page: Page, instance: str, namespace: str, route: str) -> list[dict[str, Any]]:
+    """All kinds that the portal makes for an instance, and on the portal's page the pod that kubectl shows."""
+    kinds = {"Pod", "StatefulSet", "Service", route, "PersistentVolumeClaim", "ResourceQuota"}
+    others = {"Ingress", "HTTPRoute"} - {route}
 
     def shown() -> list[dict[str, Any]] | None:
-        found = kubectl("get", "all,ingress,pvc,quota", "-n", namespace)
-        return found if kinds <= {one["kind"] for one in found} else None
+        found = kubectl("get", "all,ingress,httproute,pvc,quota", "-n", namespace)
+        there = {one["kind"] for one in found}
+        return found if kinds <= there and not there & others else None
 
     objects: list[dict[str, Any]] = wait_until("every object in kubectl", shown, seconds=120)
-    page_says = portal.api("GET", f"instances/{made.json['id']}").json
-    pods = [one for one in objects if one["kind"] == "Pod"]
-    assert [pod["metadata"]["labels"]["mlportal.io/id"] for pod in pods] == [page_says["id"]]
-    assert portal.api("DELETE", f"instances/{made.json['id']}").status < 400
+    (pod,) = [one for one in objects if one["kind"] == "Pod"]
+    assert pod["metadata"]["labels"]["mlportal.io/id"] == instance
+    page.goto(f"/instances/{instance}")
+    where = page.locator("section", has=page.get_by_role("heading", name="Where it runs"))
+    expect(where).to_contain_text(pod["metadata"]["name"])
+    expect(where).to_contain_text(namespace)
+    expect(where).to_contain_text(pod["spec"]["nodeName"])
+    key = str(portal.api("GET", f"instances/{instance}/key").json["key"])
+    text = yaml.safe_dump(objects)
+    assert len(key) > 20 and key not in text and b64encode(key.encode()).decode() not in text
     return objects
 
 
-def reads_naturally(objects: list[dict[str, Any]]) -> None:
+def reads_naturally(objects: list[dict[str, Any]], route: str) -> None:
     """Standard labels, owners, and nothing that a person would not have written."""
     by_kind = {one["kind"]: one for one in objects}
     for one in objects:
@@ -170,9 +227,12 @@ def reads_naturally(objects: list[dict[str, Any]]) -> None:
     (owner,) = by_kind["Pod"]["metadata"]["ownerReferences"]
     workload = by_kind["StatefulSet"]["metadata"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("StatefulSet", workload["uid"], True)
-    assert by_kind["Ingress"]["metadata"].get("annotations", {}).keys().isdisjoint(ANNOTATIONS)
-    for kind in ("StatefulSet", "Service", "Ingress"):
+    assert by_kind[route]["metadata"].get("annotations", {}).keys().isdisjoint(ANNOTATIONS)
+    for kind in ("StatefulSet", "Service", route):
         assert by_kind[kind]["metadata"]["name"] == workload["name"]
+    # What outlives its instance, or bounds the queue, belongs to nobody who could take it along.
+    for kind in ("PersistentVolumeClaim", "ResourceQuota", "StatefulSet"):
+        assert "ownerReferences" not in by_kind[kind]["metadata"], kind
     hard = by_kind["ResourceQuota"]["spec"]["hard"]
     assert hard["requests.cpu"] == "4" and hard["pods"] == "200"
 
@@ -180,7 +240,9 @@ def reads_naturally(objects: list[dict[str, Any]]) -> None:
 def removed_leaves_nothing(
     portal: Portal, page: Page, server: Cluster, cluster: str, queue: str, namespace: str
 ) -> None:
-    """Volumes, queue and cluster go from the portal; then nothing of it is in the cluster."""
+    """Instances, volumes, queue and cluster go from the portal; then nothing of it is in the cluster."""
+    for one in portal.api("GET", f"instances?queue={queue}").json["items"]:
+        assert portal.api("DELETE", f"instances/{one['id']}").status < 400
     for volume in portal.api("GET", f"volumes?queue={queue}").json["items"]:
         wait_until(
             "volume that may go",
