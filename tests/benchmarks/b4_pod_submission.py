@@ -23,8 +23,8 @@ from typing import Any
 from tests.benchmarks.b1_cron_tick import HERE, ROOT, Bench
 from tests.benchmarks.page import write
 
-TASKS = int(os.environ.get("BENCH_TASKS", "1000"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "4"))  # the first one warms up
+TASKS = int(os.environ.get("BENCH_TASKS", "500"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "2"))  # the first one warms up
 DELAYS_MS = (0, 20, 150)
 CLUSTERS = (1, 3)
 
