@@ -41,7 +41,7 @@ def account() -> Iterator[Account]:
 @pytest.fixture
 def cluster(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Registered with the account, by an installation of its own."""
-    install = f"t{secrets.token_hex(5)}"
+    install = f"p{secrets.token_hex(5)}"
     own.install_id.cache_clear()
     monkeypatch.setattr(own, "secrets", type("S", (), {"token_hex": staticmethod(lambda n: install[1:])}))
     monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
