@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.install.installing import HOST, PORT, Installation, kubectl, objects, patient
+from tests.install.installing import HOST, PORT, Installation, gateway, kubectl, objects, patient
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("install")]
 
@@ -23,7 +23,18 @@ def written(name: str) -> bytes:
     return json.dumps(content).encode()
 
 
-def first_day(portal: Installation, name: str) -> None:
+#: Of the Gateway: the portal's own namespace, and those of queues.
+QUEUES = {
+    "from": "Selector",
+    "selector": {
+        "matchExpressions": [
+            {"key": "app.kubernetes.io/part-of", "operator": "In", "values": ["mlportal"]},
+        ]
+    },
+}
+
+
+def first_day(portal: Installation, name: str, *, route: str = "ingress") -> None:
     """Sign in, create, work, stop, start: the key of before is dead, the home is there."""
     cookie = portal.sign_in()
     home = portal.fetch("/", headers={"Cookie": cookie})
@@ -41,6 +52,9 @@ def first_day(portal: Installation, name: str) -> None:
         assert any(pk == instance for pk in told), "pages follow by web socket"
     host = urlsplit(portal.until(instance, "running")["url"]).netloc
     assert re.fullmatch(rf"i-[0-9a-f]+\.apps\.localhost:{PORT}", host)
+    mine = f"mlportal.io/id={instance}"
+    assert len(objects(route, "-A", "-l", mine)) == 1
+    assert not objects({"ingress": "httproute", "httproute": "ingress"}[route], "-A", "-l", mine)
     assert name.encode() in portal.fetch(f"/instances/{instance}", headers={"Cookie": cookie}).body
 
     key = portal.api("GET", f"instances/{instance}/key").json["key"]
@@ -70,22 +84,16 @@ def test_a_first_day_through_the_ingress(installation: Installation) -> None:
 def test_a_first_day_through_the_httproute(installation: Installation) -> None:
     kubectl("-n", installation.namespace, "delete", "ingress", "mlportal")
     assert patient(lambda: installation.fetch("/readyz").status == 404), "nothing else leads to the portal"
-    classes = objects("gatewayclasses")
-    assert classes, "this cluster has no GatewayClass: install a Gateway API controller"
-    listener = {"name": "web", "protocol": "HTTP", "port": PORT, "allowedRoutes": {"namespaces": {"from": "Same"}}}
-    gateway = {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": "gateway"},
-        "spec": {"gatewayClassName": classes[0]["metadata"]["name"], "listeners": [listener]},
-    }
+    gateway(installation.namespace, namespaces=QUEUES)
     route: dict[str, Any] = yaml.safe_load((installation.folder / "httproute" / "httproute.yaml").read_text())
     route["spec"]["parentRefs"] = [{"name": "gateway"}]
     route["spec"]["hostnames"] = [HOST]
-    for obj in (gateway, route):
-        kubectl("-n", installation.namespace, "apply", "-f", "-", given=json.dumps(obj))
+    kubectl("-n", installation.namespace, "apply", "-f", "-", given=json.dumps(route))
     assert patient(lambda: installation.fetch("/readyz").status == 200)
-    first_day(installation, "through-httproute")
+    (cluster,) = installation.api("GET", "clusters").json["items"]
+    chosen = {"exposure": "httproute", "gateway_namespace": installation.namespace, "gateway_name": "gateway"}
+    assert installation.api("PATCH", f"clusters/{cluster['id']}", chosen).status == 200
+    first_day(installation, "through-httproute", route="httproute")
 
 
 def test_pods_are_restricted_and_hold_what_they_should(installation: Installation) -> None:
