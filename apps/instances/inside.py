@@ -11,7 +11,7 @@ from kubekit import names
 from kubekit.build.pod import CONTAINER
 from kubekit.streams import Streams
 
-ASK_TIMEOUT_S = 5.0
+ASK_TIMEOUT_S = 15.0
 
 
 def ask(instance: Instance, command: Sequence[str]) -> tuple[int, str]:

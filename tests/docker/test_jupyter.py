@@ -239,7 +239,7 @@ def test_a_flood_of_wrong_keys_is_told_to_wait_and_never_keeps_the_owner_out(ins
     async def flood() -> tuple[list[int], list[int], str]:
         refused, entered = [], []
         async with await instance.session() as session:
-            for number in range(1200):
+            for number in range(600):
                 wrong = {"Authorization": f"token guess-{number}"} if number % 3 else dead
                 async with session.get("/api/status", headers=wrong) as answer:
                     refused.append(answer.status)
@@ -254,12 +254,12 @@ def test_a_flood_of_wrong_keys_is_told_to_wait_and_never_keeps_the_owner_out(ins
 
     refused, entered, text = instance.run(flood())
     assert set(refused) == {403, 429}
-    assert refused.count(403) <= 20 + 30, "what is won back in a minute and a half besides"
-    assert entered == [200] * 12 + [303]
+    assert refused.count(403) <= 20 + 30, "what is won back in two and a half minutes besides"
+    assert entered == [200] * 6 + [303]
     assert text.startswith("Too many wrong keys.")
     log = instance.run(instance.node.log(instance.pod))
     assert log.count("Too many wrong keys from") == 1
-    assert "guess-1199" not in log
+    assert "guess-599" not in log
 
 
 def test_no_page_asks_the_internet_for_news_or_updates(instance: Instance) -> None:
@@ -269,6 +269,7 @@ def test_no_page_asks_the_internet_for_news_or_updates(instance: Instance) -> No
     assert '"notification": null' in text or status == 404
 
 
+TOLD = "No space left on device"
 FILL = """
 f = open('/root/big', 'wb')
 try:
@@ -292,14 +293,19 @@ def test_a_full_home_is_told_by_jupyterlabs_own_words_in_the_log(cache: None, tm
             image="mlportal/jupyter:1",
             command=["sh", "-c", "mkdir /tmp/s; echo k > /tmp/s/key; MLPORTAL_SECRETS=/tmp/s exec mlportal-entrypoint"],
             volumeMounts=mounts,
-            spec={"volumes": volumes, "activeDeadlineSeconds": 20},
+            spec={"volumes": volumes, "activeDeadlineSeconds": 110},
         )
-        await made.node.finished(pod, timeout_s=60)
-        return await made.node.log(pod)
+        text = ""
+        for _ in range(400):  # until it is said, however long the machine takes
+            text = await made.node.log(pod)
+            if TOLD in text:
+                break
+            await asyncio.sleep(0.25)
+        return text
 
     try:
         if made.node.kubelet.context.volumes.images:  # elsewhere a folder cannot be full
             made.run(fill())
-            assert "No space left on device" in made.run(start())
+            assert TOLD in made.run(start())
     finally:
         made.stop()

@@ -31,11 +31,18 @@ def is_installed(portal: Portal) -> bool:
 def test_one_click_opens_it_without_a_key_or_the_button_says_why(
     portal: Portal, instance: Entered, page: Page, context: BrowserContext
 ) -> None:
-    page.goto(f"/instances/{instance.id}")
     here = page.locator("#editor")
+    wanted = "4." if is_installed(portal) else "make code-server"
+
+    def is_said() -> bool:
+        """Asked again: a busy machine may not have answered in time, and the button says that, too."""
+        page.goto(f"/instances/{instance.id}")
+        expect(here.get_by_role("button", name="VS Code")).to_be_visible(timeout=90_000)
+        return wanted in here.inner_text()
+
+    wait_until(f"button that says {wanted}", is_said, seconds=300)
     if not is_installed(portal):
-        expect(here.get_by_role("button", name="VS Code")).to_be_disabled(timeout=60_000)
-        expect(here).to_contain_text("make code-server")
+        expect(here.get_by_role("button", name="VS Code")).to_be_disabled()
         return
     addresses: list[str] = []
     context.on("request", lambda request: addresses.append(request.url))

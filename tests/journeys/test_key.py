@@ -53,7 +53,7 @@ def test_a_new_key_kills_the_old_one_and_its_cookies_while_kernels_and_terminals
             socket = await instance.socket(session, f"/terminals/websocket/{terminal}", Cookie=cookie)
             await socket.send_json(["stdin", "life=$((40+2))\r"])
             new = await asyncio.to_thread(rotate, instance)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while (message := await socket.receive()).type != aiohttp.WSMsgType.CLOSE:
                     assert message.type == aiohttp.WSMsgType.TEXT
             return message.data, new
@@ -72,7 +72,7 @@ def test_a_new_key_kills_the_old_one_and_its_cookies_while_kernels_and_terminals
             socket = await instance.socket(session, f"/terminals/websocket/{terminal}", Authorization=f"token {new}")
             await socket.send_json(["stdin", "echo still-$life-here\r"])
             text = ""
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while "still-42-here" not in text:
                     kind, *data = json.loads((await socket.receive()).data)
                     text += data[0] if kind == "stdout" else ""
@@ -147,7 +147,7 @@ def _make_stubborn(instance: Entered, key: str, kernel: str) -> None:
             path = f"/api/kernels/{kernel}/channels?session_id=s"
             socket = await instance.socket(session, path, Authorization=f"token {key}")
             await socket.send_json(message)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(90):
                 while json.loads((await socket.receive()).data)["content"].get("execution_state") != "busy":
                     pass
 

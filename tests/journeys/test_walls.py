@@ -104,7 +104,7 @@ def _enter(page: Page, instance: Entered) -> None:
     page.goto(f"{instance.portal.url}/instances/{instance.id}")
     with page.context.expect_page() as opened:
         page.get_by_role("button", name="Open JupyterLab").click()
-    opened.value.wait_for_url("**/lab**", timeout=60_000)
+    opened.value.wait_for_url("**/lab**", timeout=120_000)
     opened.value.close()
 
 
