@@ -48,6 +48,7 @@ class Home(PortalPage):
         new = not all(step.done for step in steps)
         context = {
             "steps": steps if new else [],
+            "offered": {step.url for step in steps if not step.done},
             "wide": [one for one in panels if not one.panel.side],
             "side": [one for one in panels if one.panel.side],
         }

@@ -230,3 +230,12 @@ def test_a_colleague_sees_it_but_cannot_touch_it(world: World) -> None:
 def test_home_shows_mine(world: World, client: Client) -> None:
     world.create(name="mine")
     assert "mine" in client.get("/").content.decode()
+
+
+def test_home_offers_a_new_instance_once_also_while_other_first_steps_are_left(world: World, client: Client) -> None:
+    offer = '<a class="btn btn-primary btn-lg" href="/instances/new">'
+    text = client.get("/").content.decode()
+    assert text.count('href="/instances/new"') == 1 and offer not in text, "the first step offers it"
+    world.create(name="notebook")
+    text = client.get("/").content.decode()
+    assert 'class="first-steps"' in text and text.count(offer) == 1

@@ -109,7 +109,7 @@ def report(volume: Volume, reason: str, message: str, *, kind: str = "Persistent
         "involvedObject": {"kind": kind, "name": claim["metadata"]["name"], "namespace": volume.queue.namespace},
     }
     for handler in watching.registry.events:
-        handler(volume.queue.cluster_id, event, claim["metadata"]["labels"])
+        handler(volume.queue.cluster_id, [(event, claim["metadata"]["labels"])])
 
 
 def test_an_event_about_the_claim_reaches_the_volumes_and_the_queues_tab_in_plain_words(
@@ -144,8 +144,8 @@ def test_events_of_another_cluster_and_of_a_deleted_volume_are_not_kept(queue, o
     volume = services.create(actor=make.actor(owner), queue=queue, name="v", size_bytes=GIB)
     labels = objects_of(volume)[0]["metadata"]["labels"]
     for handler in watching.registry.events:
-        handler(volume.pk, {"reason": "Provisioning", "message": "m"}, labels)
-        handler(queue.cluster_id, {"reason": "Provisioning", "message": "m"}, {**labels, names.ID: "no id"})
+        handler(volume.pk, [({"reason": "Provisioning", "message": "m"}, labels)])
+        handler(queue.cluster_id, [({"reason": "Provisioning", "message": "m"}, {**labels, names.ID: "no id"})])
     Volume.objects.as_system().filter(pk=volume.pk).update(state="deleted")
     report(volume, "Provisioning", "m")
     volume.refresh_from_db()
