@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.browser.web import PASSWORD
 
-FIXED = ("/", "/password", "/nothing-here")
+FIXED = ("/", "/password", "/account/ssh-keys", "/nothing-here")
 
 
 @dataclass(frozen=True, kw_only=True)

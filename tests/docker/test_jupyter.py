@@ -295,6 +295,7 @@ def test_a_full_home_is_told_by_jupyterlabs_own_words_in_the_log(cache: None, tm
             volumeMounts=mounts,
             spec={"volumes": volumes, "activeDeadlineSeconds": 110},
         )
+        await made.node.running(pod)
         text = ""
         for _ in range(400):  # until it is said, however long the machine takes
             text = await made.node.log(pod)
