@@ -37,7 +37,9 @@ class Cutter:
     """Takes the cluster's pieces and gives the new lines without their times.
 
     ``stamp`` and ``seen`` are the mark to continue from: what the stream repeats up to there is left out. Behind it
-    every line is new, even when two writers of one program got their times out of order. Not thread-safe.
+    every line is new, even when two writers of one program got their times out of order. A line without a time is the
+    node's own word in the middle of the stream (that a log file is gone, say, with HTTP 200) and not the program's: it
+    is left out. Not thread-safe.
     """
 
     stamp: str = ""
@@ -46,6 +48,7 @@ class Cutter:
     _skip: int = field(init=False, default=0)
     _overlap: bool = field(init=False, default=False)
     _kept: bool = field(init=False, default=True)
+    _cut: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._skip, self._overlap = self.seen, bool(self.stamp)
@@ -69,10 +72,11 @@ class Cutter:
     def feed(self, piece: bytes) -> bytes:
         """New complete lines out of a piece of any length."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
+        found = b"".join(self._take(line) for line in lines)
         if len(self._rest) > LINE_BYTES:
-            lines.append(self._rest)
-            self._rest = b""
-        return b"".join(self._take(line) for line in lines)
+            found += self._take(self._rest)
+            self._rest, self._cut = b"", True
+        return found
 
     def finish(self) -> bytes:
         """At the end of the log: a last line without a line feed."""
@@ -82,9 +86,10 @@ class Cutter:
     def _take(self, line: bytes) -> bytes:
         head, _space, text = line.partition(b" ")
         stamp = head.decode("ascii", "replace")
+        goes_on, self._cut = self._cut, False
         if parse_time(stamp) is None:
-            # A piece of a line that was too long: it goes the way of its beginning.
-            return line + b"\n" if self._kept else b""
+            # The rest of a line that was too long goes the way of its beginning.
+            return line + b"\n" if goes_on and self._kept else b""
         self._kept = self._is_new(stamp)
         if not self._kept:
             return b""

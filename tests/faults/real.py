@@ -178,7 +178,8 @@ class Life:
             assert self.world.observer.pods_made(row["id"]) in ([], [1]), "one attempt, one pod"
             assert self.world.objects(row["id"]) == [], "nothing is left of an attempt"
             if row["state"] in ("succeeded", "failed"):
-                assert self.world.ask("GET", f"attempts/{row['id']}/log?offset=0").body.decode() == LOG
+                log = self.world.ask("GET", f"attempts/{row['id']}/log?offset=0").body.decode()
+                assert log == LOG, f"the log of {row['id']} is {log!r}"
 
     def _check_instance(self, pk: str) -> None:
         kinds = sorted(raw["kind"] for raw in self.world.objects(pk))

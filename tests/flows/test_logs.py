@@ -56,6 +56,20 @@ def test_a_last_line_without_a_line_feed_is_kept_at_the_end_only() -> None:
     assert cutter.finish() == b"half\n"
 
 
+def test_what_the_node_says_of_the_log_itself_is_not_taken_for_the_programs() -> None:
+    gone = b'failed to try resolving symlinks in path "/var/log/pods/main/0.log": no such file or directory'
+    cutter = logs.Cutter()
+    assert cutter.feed(stamped([(1, "end")])[0] + gone + b"\n") == b"end\n"
+    assert cutter.feed(gone) + cutter.finish() == b""
+
+
+def test_a_line_too_long_for_one_piece_is_kept_whole() -> None:
+    cutter = logs.Cutter()
+    stored = cutter.feed(b"2026-03-01T12:00:00Z " + b"x" * logs.LINE_BYTES)
+    stored += cutter.feed(b"y" * logs.LINE_BYTES + b"y") + cutter.feed(b"z\n")
+    assert stored.replace(b"\n", b"") == b"x" * logs.LINE_BYTES + b"y" * (logs.LINE_BYTES + 1) + b"z"
+
+
 @pytest.fixture
 def attempt(kube: FakeKube, run: Run) -> Attempt:
     """A running attempt."""
