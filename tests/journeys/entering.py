@@ -38,8 +38,16 @@ class Entered:
 
     @classmethod
     def launch(cls, portal: Portal, name: str) -> Self:
-        """Make one and wait until JupyterLab answers."""
-        made = portal.api("POST", "instances", {"name": name, "image": "jupyter", "size": "small", "queue": "default"})
+        """Make one and wait until JupyterLab answers. What earlier tests deleted may hold quota until it is gone."""
+        wanted = {"name": name, "image": "jupyter", "size": "small", "queue": "default"}
+        answers: list[Answer] = []
+
+        def has_room() -> bool:
+            answers.append(portal.api("POST", "instances", wanted))
+            return answers[-1].status != 409 or answers[-1].json["code"] != "over_quota"
+
+        wait_until(f"room for {name}", has_room, seconds=180)
+        made = answers[-1]
         assert made.status == 201, made.body
         found = cls(portal, made.json["id"], name, urlsplit(made.json["url"]).hostname or "")
         wait_until(f"instance {name} that runs", lambda: found.item()["state"] == "running", seconds=180)
