@@ -35,6 +35,7 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     confirmed that no pod of it is left; only then is its quota given back. ``stages`` maps a stage's name to the
     instant it was reached, ``ssh_host_key`` is the same at every launch, ``object_uids`` the kind of each other
     object to its UID when it was last applied (what another made under the same name is not ours to delete).
+    ``entrances`` is what an image that was not made for the portal turned out to have (`entrances`).
     """
 
     TABLE: ClassVar[StateTable] = INSTANCE_STATES
@@ -63,6 +64,7 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     node = models.CharField(_("node"), max_length=253, blank=True, default="", editable=False)
     restarts = models.PositiveIntegerField(default=0, editable=False)
     stages = models.JSONField(default=dict, editable=False)
+    entrances = models.JSONField(default=dict, editable=False)
     start_requested_at = models.DateTimeField(null=True, editable=False)
     ready_at = models.DateTimeField(_("ready since"), null=True, editable=False)
     start_deadline_at = models.DateTimeField(null=True, editable=False)

@@ -74,11 +74,17 @@ class Role(models.TextChoices):
 
 
 class Team(Record):
-    """People who share queues."""
+    """People who share queues.
+
+    With ``own_images`` its members may start instances from images that are not in the catalogue; ``image_prefixes``
+    are the registries, or beginnings of paths in them, that these may come from (none: from anywhere).
+    """
 
     name = models.CharField(_("name"), max_length=63, unique=True)
     description = models.CharField(_("description"), max_length=300, blank=True, default="")
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="teams")
+    own_images = models.BooleanField(_("own images"), default=False)
+    image_prefixes = models.JSONField(_("allowed registries"), default=list, blank=True)
 
     objects: ClassVar[ScopedManager[Any]] = ScopedManager()
 

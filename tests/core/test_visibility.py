@@ -41,6 +41,7 @@ def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
 
 def _rows() -> dict[str, Callable[[Any, Any], Any]]:
     """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
+    from apps.catalog.models import Image, ImageTeam
     from apps.storage.models import Volume
     from apps.tenants.models import ApiToken, Membership, Reservation, SshKey
 
@@ -49,7 +50,19 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
             name=f"v-{kind}", queue=queue, owner=owner, size_bytes=1, claim=kind, kind=kind, state="bound"
         )
 
+    def hidden(queue: Any, owner: Any) -> Any:
+        image = Image.objects.create(name=f"hidden-{uuid.uuid4()}", reference="r/h", purpose="dev", hidden=True)
+        return ImageTeam.objects.create(image=image, team=queue.team)
+
     return {
+        "ImageTeam": hidden,
+        "Image hidden": lambda queue, owner: hidden(queue, owner).image,
+        "Image of nobody": lambda queue, owner: Image.objects.create(
+            name="nobody's", reference="r/n", purpose="dev", hidden=True
+        ),
+        "Image of a team": lambda queue, owner: Image.objects.create(
+            name="own", reference="r/o", purpose="dev", team=queue.team
+        ),
         "Team": lambda queue, owner: queue.team,
         "Queue": lambda queue, owner: queue,
         "Membership": lambda queue, owner: Membership.objects.as_system().get(user=owner),
@@ -68,6 +81,10 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
 
 #: Who sees a row of the owner: the owner, a mate in the same team, a member of another team, an administrator.
 SEEN = {
+    "ImageTeam": (True, True, False, True),
+    "Image hidden": (True, True, False, True),
+    "Image of nobody": (False, False, False, True),
+    "Image of a team": (True, True, False, True),
     "Team": (True, True, False, True),
     "Queue": (True, True, False, True),
     "Membership": (True, True, False, True),
