@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from apps.clusters import access
 from apps.instances.models import Instance
-from kubekit import names
 from kubekit.build.pod import CONTAINER
 from kubekit.streams import Streams
 
@@ -20,7 +19,7 @@ def ask(instance: Instance, command: Sequence[str]) -> tuple[int, str]:
     For threads alone: it runs an event loop of its own.
     """
     credentials = access.credentials_of(instance.queue.cluster)
-    pod = names.instance_pod_name(instance.name, instance.pk)
+    pod = instance.pod_name
 
     async def run() -> tuple[int, str]:
         async with Streams(credentials) as streams:

@@ -30,7 +30,7 @@ def look(instance: Instance, cluster: KubeCluster) -> Seen:
 
 def object_name(instance: Instance) -> str:
     """The name that the instance's objects share."""
-    return names.instance_name(instance.name, instance.pk)
+    return instance.object_name
 
 
 def _look(instance: Instance, cluster: KubeCluster) -> Seen:

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
@@ -21,6 +22,7 @@ from apps.core.states import StateTable
 from apps.instances.states import INSTANCE_STATES, Desired, InstanceState
 from apps.storage.models import Volume
 from apps.tenants.models import InQueue, Queue, team_ids
+from kubekit import names as kube_names
 
 
 class Instance(InQueue, Record, Stateful, Claimable, Eventful):
@@ -36,6 +38,10 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     instant it was reached, ``ssh_host_key`` is the same at every launch, ``object_uids`` the kind of each other
     object to its UID when it was last applied (what another made under the same name is not ours to delete).
     ``entrances`` is what an image that was not made for the portal turned out to have (`entrances`).
+    ``options`` are variables, start-up script, shared memory and time zone (`options`); ``pending`` is what was
+    changed while it runs and counts from the next start on (`changing`). ``revision`` rises with each change of what
+    a person has set. Its objects in the cluster are named after ``named_after`` when it was renamed since they were
+    first made.
     """
 
     TABLE: ClassVar[StateTable] = INSTANCE_STATES
@@ -65,6 +71,10 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     restarts = models.PositiveIntegerField(default=0, editable=False)
     stages = models.JSONField(default=dict, editable=False)
     entrances = models.JSONField(default=dict, editable=False)
+    options = models.JSONField(default=dict, editable=False)
+    pending = models.JSONField(default=dict, editable=False)
+    revision = models.PositiveIntegerField(default=1, editable=False)
+    named_after = models.CharField(max_length=63, blank=True, default="", editable=False)
     start_requested_at = models.DateTimeField(null=True, editable=False)
     ready_at = models.DateTimeField(_("ready since"), null=True, editable=False)
     start_deadline_at = models.DateTimeField(null=True, editable=False)
@@ -84,6 +94,11 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     def __str__(self) -> str:
         return self.name
 
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """What is in the queues of one's own teams, and what was shared with oneself."""
+        return EVERYTHING if actor.is_admin else super().visible_to(actor) | Q(pk__in=shared_with(actor))
+
     def get_absolute_url(self) -> str:
         return reverse("instances:detail", args=[self.pk])
 
@@ -91,6 +106,16 @@ class Instance(InQueue, Record, Stateful, Claimable, Eventful):
     def mounted(self) -> list[InstanceMount]:
         """What it mounts besides its home; selectors fill it for many rows at once."""
         return list(InstanceMount.objects.as_system().filter(instance_id=self.pk).select_related("volume"))
+
+    @property
+    def object_name(self) -> str:
+        """The name that its objects in the cluster share; a change of its own name leaves it as it is."""
+        return kube_names.instance_name(self.named_after or self.name, self.pk)
+
+    @property
+    def pod_name(self) -> str:
+        """Its one pod, when it runs."""
+        return kube_names.instance_pod_name(self.named_after or self.name, self.pk)
 
     @property
     def wants_to_run(self) -> bool:
@@ -118,3 +143,31 @@ class InstanceMount(models.Model):
     def visible_to(cls, actor: Actor) -> Q:
         """With their instance."""
         return EVERYTHING if actor.is_admin else Q(instance__queue__team_id__in=team_ids(actor))
+
+
+class InstanceViewer(models.Model):
+    """A person who may look at an instance until a moment, also from outside its team: never enter it, never act."""
+
+    instance = models.ForeignKey(Instance, on_delete=models.CASCADE, related_name="viewers")
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    until = models.DateTimeField()
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["instance", "person"], name="instance_viewer_once")]
+
+    def __str__(self) -> str:
+        return f"{self.person_id} sees {self.instance_id}"
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Members of the team, and whom it concerns."""
+        mine = Q(person_id=actor.user_id) | Q(instance__queue__team_id__in=team_ids(actor))
+        return EVERYTHING if actor.is_admin else mine
+
+
+def shared_with(actor: Actor) -> QuerySet[Any]:
+    """Ids of the instances that the actor may look at for a time, as a subquery."""
+    rows = InstanceViewer.objects.as_system().filter(person_id=actor.user_id, until__gt=timezone.now())
+    return rows.values("instance_id")

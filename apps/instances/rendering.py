@@ -21,7 +21,6 @@ from apps.instances.models import Instance
 from apps.instances.spec import host_of, objects_of, url_of
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
-from kubekit import names
 from kubekit.build.pod import CONTAINER
 from kubekit.errors import BadRequest, KubeError, NotFound
 
@@ -37,7 +36,7 @@ def log_of(instance: Instance) -> dict[str, Any]:
         cluster = access.connect(instance.queue.cluster)
         raw = cluster.log_tail(
             instance.queue.namespace,
-            names.instance_pod_name(instance.name, instance.pk),
+            instance.pod_name,
             CONTAINER,
             tail_lines=LOG_LINES,
             limit_bytes=LOG_BYTES,

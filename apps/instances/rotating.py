@@ -30,7 +30,7 @@ from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
 from apps.instances.states import LAUNCHED, InstanceState
 from apps.tenants import access
-from kubekit import keyfile, names
+from kubekit import keyfile
 from kubekit.build import instance as build
 from kubekit.build.pod import CONTAINER
 from kubekit.client import Cluster as KubeCluster
@@ -99,7 +99,7 @@ def advance(instance: Instance, cluster: KubeCluster) -> Outcome | None:
         return None
     spec, key = spec_of(instance), instance.next_key.reveal()
     try:
-        carry(instance.queue.cluster, spec.namespace, names.instance_pod_name(instance.name, instance.pk), key)
+        carry(instance.queue.cluster, spec.namespace, instance.pod_name, key)
         _update_secret(cluster, spec.namespace, spec.object_name, build.secret(spec, {"key": key})["data"])
     except KubeError as error:
         return Outcome(error=error.message)

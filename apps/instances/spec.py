@@ -86,6 +86,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         gateway=gateway_of(cluster),
         placement=Placement(host_users=False if cluster.user_namespaces else None),
         grace_s=GRACE_S,
+        named_after=instance.named_after,
     )
 
 

@@ -39,7 +39,6 @@ from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceStat
 from apps.storage.models import Volume
 from apps.storage.states import VolumeState
 from apps.tenants.lists import QueuedList, by_owner, by_queue, to_work_in
-from kubekit import names
 
 S = InstanceState
 
@@ -100,7 +99,7 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
         "launched": instance.state in LAUNCHED,
         "is_up": instance.state == S.RUNNING,
         "curl": rendering.curl(instance),
-        "pod": names.instance_pod_name(instance.name, instance.pk) if instance.pod_uid else "",
+        "pod": instance.pod_name if instance.pod_uid else "",
         "soft_limit": bool(instance.node) and limits_are_soft(instance.queue.cluster_id, instance.node),
     }
 

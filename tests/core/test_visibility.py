@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -41,9 +42,10 @@ def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
 
 def _rows() -> dict[str, Callable[[Any, Any], Any]]:
     """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
-    from apps.catalog.models import Image, ImageTeam
+    from apps.catalog.models import Image, ImageTeam, Size
+    from apps.instances.models import Instance, InstanceViewer
     from apps.storage.models import Volume
-    from apps.tenants.models import ApiToken, Membership, Reservation, SshKey
+    from apps.tenants.models import ApiToken, LifetimeRule, Membership, Reservation, SshKey
 
     def volume(kind: str) -> Callable[[Any, Any], Any]:
         return lambda queue, owner: Volume.objects.create(
@@ -54,8 +56,18 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
         image = Image.objects.create(name=f"hidden-{uuid.uuid4()}", reference="r/h", purpose="dev", hidden=True)
         return ImageTeam.objects.create(image=image, team=queue.team)
 
+    def viewer(queue: Any, owner: Any) -> Any:
+        image = Image.objects.create(name=f"i-{uuid.uuid4()}", reference="r/i", purpose="dev")
+        size = Size.objects.create(name=f"s-{uuid.uuid4()}", cpu_millis=1, memory_bytes=1)
+        named = {"name": "seen", "queue": queue, "owner": owner, "image": image, "size": size, "state": "stopped"}
+        instance = Instance.objects.create(home=volume("home")(queue, owner), **named)
+        until = timezone.now() + timedelta(days=1)
+        return InstanceViewer.objects.create(instance=instance, person=make.user(), until=until)
+
     return {
         "ImageTeam": hidden,
+        "InstanceViewer": viewer,
+        "Instance": lambda queue, owner: viewer(queue, owner).instance,
         "Image hidden": lambda queue, owner: hidden(queue, owner).image,
         "Image of nobody": lambda queue, owner: Image.objects.create(
             name="nobody's", reference="r/n", purpose="dev", hidden=True
@@ -66,6 +78,8 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
         "Team": lambda queue, owner: queue.team,
         "Queue": lambda queue, owner: queue,
         "Membership": lambda queue, owner: Membership.objects.as_system().get(user=owner),
+        "LifetimeRule": lambda queue, owner: LifetimeRule.objects.create(team=queue.team),
+        "LifetimeRule of all": lambda queue, owner: LifetimeRule.objects.create(team=None),
         "Reservation": lambda queue, owner: Reservation.objects.create(
             queue=queue, kind="thing", object_id=uuid.uuid4()
         ),
@@ -81,6 +95,8 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
 
 #: Who sees a row of the owner: the owner, a mate in the same team, a member of another team, an administrator.
 SEEN = {
+    "Instance": (True, True, False, True),
+    "InstanceViewer": (True, True, False, True),
     "ImageTeam": (True, True, False, True),
     "Image hidden": (True, True, False, True),
     "Image of nobody": (False, False, False, True),
@@ -88,6 +104,8 @@ SEEN = {
     "Team": (True, True, False, True),
     "Queue": (True, True, False, True),
     "Membership": (True, True, False, True),
+    "LifetimeRule": (True, True, False, True),
+    "LifetimeRule of all": (True, True, True, True),
     "Reservation": (True, True, False, True),
     "User": (True, True, False, True),
     "Volume data": (True, True, False, True),

@@ -19,7 +19,6 @@ from apps.instances import entering, selectors
 from apps.instances.models import Instance
 from apps.instances.states import LAUNCHED, InstanceState
 from apps.tenants import sshkeys
-from kubekit import names
 
 MAX_NAME = 200
 
@@ -86,7 +85,7 @@ def open_to(person: Person, wanted: str) -> Door:
         name=instance.name,
         cluster=cluster,
         namespace=instance.queue.namespace,
-        pod=names.instance_pod_name(instance.name, instance.pk),
+        pod=instance.pod_name,
         inside=access.is_own(cluster),
     )
 

@@ -20,7 +20,8 @@ class InstanceSpec:
     ``mounts`` holds the home (a claim at /root) and chosen volumes. ``public_host`` is what a browser types
     (``host[:port]``) and ``host`` the same without the port, for the route: an HTTPRoute of ``gateway`` where one is
     named, else an Ingress of ``ingress_class``. The key itself is not here: it goes to
-    `kubekit.build.instance.secret`, so that a spec can be logged.
+    `kubekit.build.instance.secret`, so that a spec can be logged. ``named_after`` is the name that its objects are made
+    of where that is no longer the one which the person reads.
     """
 
     identity: Identity
@@ -40,6 +41,7 @@ class InstanceSpec:
     placement: Placement = field(default_factory=Placement)
     image_pull_policy: str = "IfNotPresent"
     grace_s: int = 30
+    named_after: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", frozen(self.env))
@@ -66,7 +68,7 @@ class InstanceSpec:
     @property
     def object_name(self) -> str:
         """Name of the StatefulSet, Service, route and Secret."""
-        return names.instance_name(self.identity.name, self.identity.id)
+        return names.instance_name(self.named_after or self.identity.name, self.identity.id)
 
     @property
     def pod_name(self) -> str:
