@@ -16,6 +16,7 @@ ACTIONS: Mapping[str, Any] = {
     "update": _("changed"),
     "change": _("changed"),
     "quota": _("changed the quota"),
+    "lifetime": _("changed how long instances run"),
     "recalculate": _("had the quota counted anew"),
     "expand": _("enlarged"),
     "keep-size": _("could not be enlarged and kept its size"),

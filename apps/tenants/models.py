@@ -132,6 +132,45 @@ class Membership(models.Model):
         return EVERYTHING if actor.is_admin else Q(team_id__in=team_ids(actor))
 
 
+class LifetimeRule(Record):
+    """How long instances of a team run without anybody asking: limits that administrators set.
+
+    None in a column means the default for all teams; the row without a team holds those, and where that says nothing
+    either, ``apps.tenants.lifetimes`` does. Zero switches a rule off.
+    """
+
+    team = models.OneToOneField(
+        Team, null=True, on_delete=models.CASCADE, related_name="lifetime_rule", verbose_name=_("team")
+    )
+    idle_minutes = models.PositiveIntegerField(_("stopped when idle for (minutes)"), null=True)
+    warning_minutes = models.PositiveIntegerField(_("warned before (minutes)"), null=True)
+    lease_hours = models.PositiveIntegerField(_("longest lease (hours)"), null=True)
+    keep_hours = models.PositiveIntegerField(_("longest “keep until” (hours)"), null=True)
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        verbose_name = _("rule for instances")
+        verbose_name_plural = _("rules for instances")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """What the audit log shows."""
+        return self.team.name if self.team is not None else ""
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """One's own teams', and the defaults."""
+        return EVERYTHING if actor.is_admin else Q(team_id__in=team_ids(actor)) | Q(team=None)
+
+    def audit_scope(self) -> dict[str, Any]:
+        """With the team's entries."""
+        return {"team_id": self.team_id}
+
+
 def team_ids(actor: Actor) -> QuerySet[Any]:
     """Ids of the actor's teams, as a subquery."""
     return Membership.objects.as_system().filter(user_id=actor.user_id).values("team_id")
