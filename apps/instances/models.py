@@ -19,6 +19,7 @@ from apps.core.models import Claimable, Record, Stateful
 from apps.core.scoping import EVERYTHING, ScopedManager
 from apps.core.secret import SecretField
 from apps.core.states import StateTable
+from apps.instances.lifetime.rows import Lifetime  # noqa: F401 - a model of this app, in a module of its own
 from apps.instances.states import INSTANCE_STATES, Desired, InstanceState
 from apps.storage.models import Volume
 from apps.tenants.models import InQueue, Queue, team_ids

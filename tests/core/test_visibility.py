@@ -43,6 +43,7 @@ def test_every_model_answers_for_every_kind_of_person(model: Any) -> None:
 def _rows() -> dict[str, Callable[[Any, Any], Any]]:
     """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
     from apps.catalog.models import Image, ImageTeam, Size
+    from apps.instances.lifetime.rows import Lifetime
     from apps.instances.models import Instance, InstanceViewer
     from apps.storage.models import Volume
     from apps.tenants.models import ApiToken, LifetimeRule, Membership, Reservation, SshKey
@@ -68,6 +69,7 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
         "ImageTeam": hidden,
         "InstanceViewer": viewer,
         "Instance": lambda queue, owner: viewer(queue, owner).instance,
+        "Lifetime": lambda queue, owner: Lifetime.objects.create(instance=viewer(queue, owner).instance),
         "Image hidden": lambda queue, owner: hidden(queue, owner).image,
         "Image of nobody": lambda queue, owner: Image.objects.create(
             name="nobody's", reference="r/n", purpose="dev", hidden=True
@@ -106,6 +108,7 @@ SEEN = {
     "Membership": (True, True, False, True),
     "LifetimeRule": (True, True, False, True),
     "LifetimeRule of all": (True, True, True, True),
+    "Lifetime": (True, True, False, True),
     "Reservation": (True, True, False, True),
     "User": (True, True, False, True),
     "Volume data": (True, True, False, True),
