@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.utils.translation import gettext as _
 
-from apps.core import egress, names
+from apps.core import egress, names, zones
 from apps.flows import executors, schedule
 from apps.flows.executors.base import NodeConfig
 from apps.flows.masking import HIDDEN
@@ -168,7 +168,7 @@ def parse_parameters(data: Any) -> dict[str, str]:
 def _schedule(data: Any, place: str, faults: Faults) -> ScheduleDoc:
     reader = Reader(data, place, faults, known=("cron", "timezone", "misfire", "enabled"))
     cron, zone = reader.text("cron", limit=schedule.MAX_LENGTH), reader.text("timezone", default="UTC", limit=64)
-    if zone and not schedule.is_zone(zone):
+    if zone and not zones.is_zone(zone):
         reader.fault("timezone", _("There is no time zone “%(zone)s”.") % {"zone": zone}, code="timezone_unknown")
     elif cron.strip():
         try:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from apps.catalog.models import Size
 from apps.clusters import room
 from apps.clusters.room import Verdict
+from apps.core import zones
 from apps.core.errors import Invalid
 from apps.flows import schedule
 from apps.flows.models import Flow
@@ -36,7 +37,7 @@ def next_fires(flow: Flow, now: datetime, count: int = 5) -> list[datetime]:
 
 def fires_of(cron: str, zone: str, now: datetime) -> list[datetime]:
     """The next five of one line. Raises ``Invalid`` with the field that is wrong."""
-    if not schedule.is_zone(zone):
+    if not zones.is_zone(zone):
         text = _("There is no time zone “%(zone)s”.") % {"zone": zone}
         raise Invalid(text, code="timezone_unknown", errors={"timezone": text})
     try:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.catalog.models import Image, Size
-from apps.core import quantities
+from apps.core import quantities, zones
 from apps.flows import schedule
 from apps.flows.document import DEFAULT_INTERVAL_S
 from apps.flows.models import Misfire
@@ -116,7 +116,7 @@ class FlowForm(forms.Form):
         self._offer("size", [(row.name, size_label(row)) for row in sizes])
         self._offer("queue", [(row.name, row.name) for row in queues])
         self._offer("volume", [("", _("none")), *homes])
-        self._offer("timezone", [(zone, zone) for zone in schedule.zones()])
+        self._offer("timezone", [(zone, zone) for zone in zones.zones()])
         if fixed_queue:
             self.fields["queue"].help_text = _("A flow stays in its queue.")
 

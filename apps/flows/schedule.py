@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from importlib import resources
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
@@ -48,25 +47,6 @@ class BadCron(ValueError):
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence
-
-
-@lru_cache(maxsize=1)
-def _known() -> frozenset[str]:
-    """The names that the package tzdata lists. What a machine's own files add, such as ``localtime``, differs from one
-    to the next; ``Factory`` means that nobody has chosen.
-    """
-    return frozenset((resources.files("tzdata") / "zones").read_text(encoding="ascii").split()) - {"Factory"}
-
-
-@lru_cache(maxsize=1)
-def zones() -> tuple[str, ...]:
-    """All IANA zones that people choose from, in order; ``UTC`` first."""
-    return ("UTC", *sorted(zone for zone in _known() if "/" in zone and not zone.startswith("Etc/")))
-
-
-def is_zone(name: str) -> bool:
-    """Whether this is a time zone of the IANA database, the same one wherever the portal runs."""
-    return name in _known()
 
 
 @lru_cache(maxsize=1024)
