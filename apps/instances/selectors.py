@@ -66,6 +66,13 @@ def has_been_ready(actor: Actor) -> bool:
     return Instance.objects.as_system().filter(ready, owner_id=actor.user_id).exists()
 
 
+def zone_of(actor: Actor) -> str:
+    """The time zone of what this person made last; empty for none, and for whoever has made nothing yet."""
+    mine = Instance.objects.as_system().filter(owner_id=actor.user_id).order_by("-created_at")
+    found = mine.values_list("options__time_zone", flat=True).first()
+    return found if isinstance(found, str) else ""
+
+
 def mounting(volume_id: UUID) -> list[tuple[Instance, str, bool]]:
     """The instances that mount a volume, with path and read-only."""
     alive = Instance.objects.as_system().filter(state__in=ALIVE)

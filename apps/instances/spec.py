@@ -10,6 +10,7 @@ from apps.catalog.models import Size
 from apps.clusters.exposing import gateway_of
 from apps.clusters.installation import install_id
 from apps.core.secret import MASK
+from apps.instances import options
 from apps.instances.models import Instance
 from apps.tenants import ledger
 from apps.tenants.models import Queue
@@ -23,8 +24,8 @@ GRACE_S = 10
 Obj = dict[str, Any]
 
 
-def resources_of(size: Size, queue: Queue) -> Resources:
-    """Limits are the size; requests are the queue's guaranteed share of it."""
+def resources_of(size: Size, queue: Queue, shm_bytes: int | None = None) -> Resources:
+    """Limits are the size; requests are the queue's guaranteed share of it. /dev/shm is a part of the memory."""
     cpu, memory = ledger.guaranteed(queue, size.amount)
     return Resources(
         cpu_millis=size.cpu_millis,
@@ -33,6 +34,7 @@ def resources_of(size: Size, queue: Queue) -> Resources:
         memory_request_bytes=memory,
         gpus=size.gpus,
         gpu_resource=size.gpu_resource or NVIDIA,
+        shm_bytes=None if shm_bytes is None else min(shm_bytes, size.memory_bytes),
     )
 
 
@@ -69,6 +71,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
     Raises ``kubekit.errors.SpecError`` when something in the row cannot be written to a cluster.
     """
     cluster = instance.queue.cluster
+    chosen = options.of(instance.options)
     mounts = [Mount(claim=instance.home.claim, path=HOME_PATH)]
     mounts += [
         Mount(claim=mount.volume.claim, path=mount.path, read_only=mount.read_only) for mount in instance.mounted
@@ -77,11 +80,12 @@ def spec_of(instance: Instance) -> InstanceSpec:
         identity=identity_of(instance),
         namespace=instance.queue.namespace,
         image=instance.image.reference,
-        resources=resources_of(instance.size, instance.queue),
+        resources=resources_of(instance.size, instance.queue, chosen.shm_bytes),
         host=host_of(instance),
         public_host=public_host_of(instance),
         portal_origin=settings.PORTAL_ORIGIN,
         mounts=tuple(mounts),
+        env=chosen.environment(),
         ingress_class=cluster.ingress_class or None,
         gateway=gateway_of(cluster),
         placement=Placement(host_users=False if cluster.user_namespaces else None),
@@ -94,7 +98,13 @@ def objects_of(instance: Instance) -> list[Obj]:
     """All four objects as the portal renders them now, with the key masked."""
     spec = spec_of(instance)
     secret = build.secret(spec, {})
-    secret["data"] = {"key": MASK, "ssh-host-key": MASK, "authorized_keys": MASK}
+    hidden = (
+        "key",
+        "ssh-host-key",
+        "authorized_keys",
+        *([options.SCRIPT_KEY] if instance.options.get("script") else ()),
+    )
+    secret["data"] = dict.fromkeys(hidden, MASK)
     replicas = 1 if instance.wants_to_run else 0
     found = [secret, build.stateful_set(spec, replicas=replicas), build.service(spec)]
     return [*found, build.route(spec)] if replicas else found

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from apps.core import reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, NotFound, PortalError
-from apps.instances import entering, inside
+from apps.instances import entering, inside, options
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import LAUNCHED, InstanceState
@@ -37,7 +37,9 @@ def fresh_host_key() -> dict[str, str]:
 
 def secret_data(instance: Instance) -> Mapping[str, str]:
     """What the instance's Secret holds for a launch."""
+    script = options.of(instance.options).script
     return {
+        **({options.SCRIPT_KEY: script} if script else {}),
         "key": instance.key.reveal(),
         "ssh-host-key": instance.ssh_host_key.reveal(),
         "authorized_keys": "".join(f"{text}\n" for text in sshkeys.texts_of(instance.owner_id)),

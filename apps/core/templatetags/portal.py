@@ -248,7 +248,10 @@ def bar(used: Any, limit: Any, label: str = "") -> SafeString:
 
 @register.filter
 def field_kind(field: Any) -> str:
-    """Which markup a form field takes: ``checkbox``, ``checks``, ``select`` or ``input``."""
+    """Which markup a form field takes: ``checkbox``, ``checks`` (several controls under one word), ``select`` or
+    ``input``."""
+    if getattr(field.field.widget, "is_group", False):
+        return "checks"
     name = type(field.field.widget).__name__
     if name == "CheckboxInput":
         return "checkbox"

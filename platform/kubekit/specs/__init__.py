@@ -7,7 +7,16 @@ value that could change the meaning of a manifest. Units are in the names: ``_mi
 
 from kubekit.errors import SpecError
 
-from .checks import ACCESS_MODES, HOME_PATH, KEY_PATH, NVIDIA, POD_SECURITY_LEVELS, PULL_POLICIES, check_secret_key
+from .checks import (
+    ACCESS_MODES,
+    HOME_PATH,
+    KEY_PATH,
+    NVIDIA,
+    POD_SECURITY_LEVELS,
+    PULL_POLICIES,
+    check_env,
+    check_secret_key,
+)
 from .common import GatewayRef, Identity, Mount, Placement, Resources, Toleration
 from .tenancy import ClaimSpec, QueueSpec
 from .workload import InstanceSpec, TaskPodSpec
@@ -30,5 +39,6 @@ __all__ = [
     "SpecError",
     "TaskPodSpec",
     "Toleration",
+    "check_env",
     "check_secret_key",
 ]
