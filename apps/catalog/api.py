@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -10,29 +11,56 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.catalog import selectors, services
-from apps.catalog.models import Image, Purpose, Size
+from apps.catalog.models import Architecture, Image, Purpose, Size
 from apps.core.api import Item, PortalViewSet
 
 
 class ImageItem(Item):
-    """An image. A retired one cannot be chosen any more."""
+    """An image. A retired one cannot be chosen any more; ``replaced_by`` names the one to use instead.
+
+    ``teams``, who see a hidden one, are told to administrators alone.
+    """
 
     reference = serializers.CharField()
     purpose = serializers.ChoiceField(choices=Purpose.choices)
     description = serializers.CharField()
+    version = serializers.CharField()
+    architecture = serializers.CharField()
+    cuda = serializers.CharField()
+    prepared = serializers.BooleanField()
     position = serializers.IntegerField()
     retired = serializers.BooleanField()
+    replaced_by = serializers.SerializerMethodField()
+    hidden = serializers.BooleanField()
+    teams = serializers.SerializerMethodField()
+
+    def get_replaced_by(self, obj: Image) -> str | None:
+        """Its name, unless it is hidden from who asks."""
+        other = obj.replaced_by
+        told = other is not None and (self.context["actor"].is_admin or not other.hidden)
+        return other.name if other is not None and told else None
+
+    def get_teams(self, obj: Image) -> list[str] | None:
+        """Null for others than administrators."""
+        return list(obj.team_names) if self.context["actor"].is_admin else None  # type: ignore[attr-defined]
 
 
 class ImageChange(serializers.Serializer[Any]):
-    """The fields of an image, all optional."""
+    """The fields of an image, all optional. ``replaced_by`` and ``teams`` are names or ids."""
 
     name = serializers.CharField(required=False, max_length=200, trim_whitespace=False)
     reference = serializers.CharField(required=False, max_length=512)
     purpose = serializers.ChoiceField(choices=Purpose.choices, required=False)
     description = serializers.CharField(required=False, allow_blank=True, max_length=300)
+    version = serializers.CharField(required=False, allow_blank=True, max_length=40)
+    architecture = serializers.ChoiceField(choices=Architecture.choices, required=False, allow_blank=True)
+    cuda = serializers.CharField(required=False, allow_blank=True, max_length=10)
+    prepared = serializers.BooleanField(required=False)
     position = serializers.IntegerField(required=False)
     retired = serializers.BooleanField(required=False)
+    replaced_by = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=100)
+    hidden = serializers.BooleanField(required=False)
+    teams = serializers.ListField(child=serializers.CharField(max_length=100), required=False, max_length=1000)
 
 
 class ImageForm(ImageChange):
@@ -47,9 +75,14 @@ class ImageViewSet(PortalViewSet):
     """Images; administrators keep them."""
 
     kind = "image"
-    rows = Image.objects.for_actor
+    rows = selectors.catalogue
     item = ImageItem
     spec = selectors.IMAGE_LIST
+
+    def prepare(self, rows: Sequence[Image]) -> None:
+        """The teams of hidden ones, for administrators."""
+        if self.actor.is_admin:
+            selectors.with_teams(rows)
 
     @extend_schema(request=ImageForm, responses={201: ImageItem})
     def create(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.catalog import selectors, services
+from apps.catalog import facts, selectors, services
 from apps.catalog.forms import ImageForm, SizeForm
 from apps.catalog.models import Image, Purpose, Size
 from apps.core.adminpages import AdminPage
@@ -43,17 +43,22 @@ class ImageList(_Catalogue):
     columns = (
         Column(label=gettext_lazy("Name"), sort="name"),
         Column(label=gettext_lazy("Reference"), narrow=False),
-        Column(label=gettext_lazy("Purpose")),
+        Column(label=gettext_lazy("Purpose"), narrow=False),
+        Column(label=gettext_lazy("Good for"), narrow=False),
         Column(label=gettext_lazy("Description"), narrow=False),
         Column(label=""),
     )
 
     def rows(self) -> QuerySet[Image]:
-        return Image.objects.for_actor(self.actor)
+        return selectors.catalogue(self.actor)
 
     def filters(self) -> Sequence[FilterField]:
         purposes = [Choice(value=value, label=label) for value, label in Purpose.choices]
         return (FilterField(name="purpose", label=_("Purpose"), choices=purposes), *super().filters())
+
+    def prepare(self, rows: Sequence[Image]) -> None:
+        for row in rows:
+            row.facts = facts.facts(row)  # type: ignore[attr-defined]
 
 
 class SizeList(_Catalogue):
@@ -99,7 +104,23 @@ class ChangeImage(_Change):
     section = "images"
     title = gettext_lazy("Change image")
     form = ImageForm
-    model = Image
+
+    @property
+    def row(self) -> Any:
+        pk = self.kwargs.get("pk")
+        return None if pk is None else find(selectors.every(), pk)
+
+    def form_kwargs(self) -> dict[str, Any]:
+        others = selectors.every().exclude(pk=self.kwargs.get("pk")).order_by("name")
+        return {"images": list(others)}
+
+    def initial(self) -> dict[str, Any]:
+        row = self.row
+        if row is None:
+            return {}
+        selectors.with_teams([row])
+        plain = {name: getattr(row, name) for name in self.form.base_fields if name not in {"teams", "replaced_by"}}
+        return {**plain, "teams": row.team_names, "replaced_by": str(row.replaced_by_id or "")}
 
     def submit(self, data: dict[str, Any]) -> str:
         services.save_image(actor=self.actor, image=self.row, **data)

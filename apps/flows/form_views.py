@@ -15,7 +15,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.catalog.models import Image, Size
+from apps.catalog import selectors as catalog
+from apps.catalog.models import Size
 from apps.core.context import QUEUE_COOKIE
 from apps.core.errors import Invalid, NotFound, PortalError
 from apps.core.pages import FormPage, ObjectFormPage
@@ -40,7 +41,7 @@ def offered(actor: Any) -> dict[str, list[Any]]:
     alive = volumes.exclude(state__in=(VolumeState.DELETING, VolumeState.DELETED))
     # Tasks come first: an image for tasks is what a flow usually wants.
     images = sorted(
-        Image.objects.for_actor(actor).filter(retired=False).order_by("position", "name"),
+        catalog.offered(actor),
         key=lambda image: image.purpose != "task",
     )
     return {

@@ -16,7 +16,7 @@ from apps.clusters.events_api import EventfulViewSet
 from apps.clusters.models import Cluster
 from apps.core import refs
 from apps.core.api import Item, PortalViewSet, StatefulItem
-from apps.tenants import checker, events, ledger, people, quotas, selectors, teams, uses
+from apps.tenants import checker, events, imagerules, ledger, people, quotas, selectors, teams, uses
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.quotas import Quota
 
@@ -176,6 +176,8 @@ class TeamItem(Item):
     """A team with its members."""
 
     description = serializers.CharField()
+    own_images = serializers.BooleanField()
+    image_prefixes = serializers.ListField(child=serializers.CharField())
     members = MemberItem(many=True, source="member_rows")
 
 
@@ -191,6 +193,13 @@ class TeamChange(serializers.Serializer[Any]):
 
     name = serializers.CharField(required=False, max_length=200, trim_whitespace=False)
     description = serializers.CharField(required=False, allow_blank=True, max_length=300)
+
+
+class ImageRuleForm(serializers.Serializer[Any]):
+    """Whether members may use images that are not in the catalogue; ``image_prefixes`` empty: from any registry."""
+
+    own_images = serializers.BooleanField(required=False)
+    image_prefixes = serializers.ListField(child=serializers.CharField(max_length=512), required=False, max_length=100)
 
 
 class MembersForm(serializers.Serializer[Any]):
@@ -247,6 +256,14 @@ class TeamViewSet(PortalViewSet):
         """Add members from a list, or change their roles: all of it or nothing."""
         team = self.find(pk)
         teams.add_members(actor=self.actor, team=team, text=self.read(MembersForm, request)["members"])
+        return self.answer(team)
+
+    @extend_schema(request=ImageRuleForm, responses=TeamItem)
+    @action(detail=True, methods=["post"], url_path="own-images")
+    def own_images(self, request: Request, pk: str) -> Response:
+        """Allow or forbid images that are not in the catalogue; platform administrators only."""
+        team = self.find(pk)
+        imagerules.allow(actor=self.actor, team=team, **self.read(ImageRuleForm, request))
         return self.answer(team)
 
     @extend_schema(request=MemberForm, responses=TeamItem)

@@ -97,6 +97,26 @@ class TeamForm(forms.Form):
     description = forms.CharField(label=gettext_lazy("Description"), required=False, max_length=300)
 
 
+class ImageRuleForm(forms.Form):
+    """Whether a team brings images of its own."""
+
+    own_images = forms.BooleanField(
+        label=gettext_lazy("Members may use images that are not in the catalogue"),
+        required=False,
+        help_text=gettext_lazy(
+            "For dev instances on real clusters. They run as any other: without privileges, within quota and network."
+        ),
+    )
+    image_prefixes = forms.CharField(
+        label=gettext_lazy("Only from these registries"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4, "placeholder": "registry.example/team\ndocker.io/library", **_PLAIN}),
+        help_text=gettext_lazy(
+            "One a line: a registry's host, or the beginning of a path in it. Left empty: from anywhere."
+        ),
+    )
+
+
 class MembersForm(forms.Form):
     """A pasted list of members."""
 

@@ -21,6 +21,7 @@ urlpatterns = [
     path("teams/new", views_people.NewTeam.as_view(), name="team-new"),
     path("teams/<uuid:pk>", views_people.TeamPage.as_view(), name="team"),
     path("teams/<uuid:pk>/edit", views_people.EditTeam.as_view(), name="team-edit"),
+    path("teams/<uuid:pk>/own-images", views_people.OwnImages.as_view(), name="team-own-images"),
     path("teams/<uuid:pk>/add", views_people.AddMembers.as_view(), name="team-add"),
     path("teams/<uuid:pk>/delete", views_people.DeleteTeam.as_view(), name="team-delete"),
     path("teams/<uuid:pk>/members/<uuid:user>/role", views_people.SetRole.as_view(), name="member-role"),

@@ -29,8 +29,8 @@ from apps.core.pages import (
     history_tab,
     url,
 )
-from apps.tenants import departures, people, selectors, teams, tokens
-from apps.tenants.forms import MembersForm, RoleForm, TeamForm, TokenForm, UserForm
+from apps.tenants import departures, imagerules, people, selectors, teams, tokens
+from apps.tenants.forms import ImageRuleForm, MembersForm, RoleForm, TeamForm, TokenForm, UserForm
 from apps.tenants.models import ApiToken, Role, Team, User
 
 YES_NO = (Choice(value="yes", label=gettext_lazy("yes")), Choice(value="no", label=gettext_lazy("no")))
@@ -107,6 +107,15 @@ class TeamPage(ObjectPage):
         if self.actor.is_admin:
             found.append(
                 Action(
+                    verb="own-images",
+                    label=_("Own images"),
+                    url=url("tenants:team-own-images", obj),
+                    icon="package",
+                    post=False,
+                )
+            )
+            found.append(
+                Action(
                     verb="delete",
                     label=_("Delete"),
                     url=url("tenants:team-delete", obj),
@@ -150,6 +159,25 @@ class EditTeam(_OfTeam):
 
     def submit(self, data: dict[str, Any]) -> str:
         teams.update(actor=self.actor, team=self.object, name=data["name"], description=data["description"])
+        return str(self.object.get_absolute_url())
+
+
+class OwnImages(AdminPage, _OfTeam):
+    """Whether its members may start images that are not in the catalogue, and from where."""
+
+    title = gettext_lazy("Own images")
+    form = ImageRuleForm
+
+    def initial(self) -> dict[str, Any]:
+        return {"own_images": self.object.own_images, "image_prefixes": "\n".join(self.object.image_prefixes)}
+
+    def submit(self, data: dict[str, Any]) -> str:
+        imagerules.allow(
+            actor=self.actor,
+            team=self.object,
+            own_images=data["own_images"],
+            image_prefixes=data["image_prefixes"].splitlines(),
+        )
         return str(self.object.get_absolute_url())
 
 
