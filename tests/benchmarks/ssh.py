@@ -1,7 +1,7 @@
 """SSH through the portal's entrance: a file against ``kubectl port-forward``, 200 sessions, one that is stuck.
 
 Outside the cluster, so through the API server's port-forward. The same ``ssh`` fetches the same bytes on both ways, in
-turns. kubectl is on the path.
+turns. kubectl is on the path. Without ``KUBECONFIG`` the portal's own cluster is measured.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 
 import asyncssh
 
+from kubekit.client import Cluster
+from kubekit.credentials import parse_kubeconfig
 from tests.benchmarks.page import write
 from tests.journeys.desk import Desk
 from tests.journeys.portal import Portal, free_port, wait_until
@@ -31,16 +33,22 @@ NAME = "bench"
 
 def main() -> None:
     """Start, measure, write the section."""
+    given = os.environ.get("KUBECONFIG")
     images = Path.home() / ".cache" / "mlportal" / "images"
+    environ = {"PORTAL_CLUSTER": given} if given else {"LOCALKUBE_IMAGE_CACHE": str(images)}
     with tempfile.TemporaryDirectory(prefix="mlportal-ssh-") as folder:
-        portal = Portal(home=Path(folder) / "home", env={"LOCALKUBE_IMAGE_CACHE": str(images)})
+        portal = Portal(home=Path(folder) / "home", env=environ)
         portal.start()
+        config = Path(given) if given else portal.home / "localkube" / "kubeconfig"
         try:
             desk = prepared(portal, Path(folder))
-            ways = files(portal, desk)
-            text = page(ways, asyncio.run(sessions(portal, desk)))
+            ways = files(portal, desk, config)
+            text = page(ways, asyncio.run(sessions(portal, desk)), real=bool(given))
         finally:
+            spaces = [row["namespace"] for row in portal.api("GET", "queues").json["items"]]
             portal.stop()
+            if given:
+                remove(spaces, config)
     print(text)
     write(text)
 
@@ -65,14 +73,21 @@ def fetch(desk: Desk, *more: str) -> float:
     return time.monotonic() - began
 
 
-def files(portal: Portal, desk: Desk) -> dict[str, list[float]]:
+def remove(spaces: list[str], config: Path) -> None:
+    """Take these namespaces from the cluster."""
+    cluster = Cluster(parse_kubeconfig(config.read_text(encoding="utf-8")))
+    for space in spaces:
+        cluster.delete("Namespace", None, space)
+    cluster.close()
+
+
+def files(portal: Portal, desk: Desk, config: Path) -> dict[str, list[float]]:
     """Megabytes a second by the entrance and by ``kubectl port-forward``, in turns, after one of each to warm up."""
     kubectl = shutil.which("kubectl")
     assert kubectl, "kubectl is not on the path"
-    kubeconfig = ["--kubeconfig", str(portal.home / "localkube" / "kubeconfig")]
-    listed = subprocess.run(
-        [kubectl, *kubeconfig, "get", "pods", "-A", "-o", "json"], capture_output=True, text=True, check=True
-    )
+    kubeconfig = ["--kubeconfig", str(config)]
+    ours = ["get", "pods", "-A", "-l", "mlportal.io/kind=instance", "-o", "json"]
+    listed = subprocess.run([kubectl, *kubeconfig, *ours], capture_output=True, text=True, check=True)
     (pod,) = json.loads(listed.stdout)["items"]
     port, meta = free_port(), pod["metadata"]
     forward = [kubectl, *kubeconfig, "-n", meta["namespace"], "port-forward", meta["name"], f"{port}:2222"]
@@ -150,7 +165,7 @@ async def echoes(connection: asyncssh.SSHClientConnection) -> list[float]:
     return sorted(taken)
 
 
-def page(ways: dict[str, list[float]], seen: dict[str, Any]) -> str:
+def page(ways: dict[str, list[float]], seen: dict[str, Any], *, real: bool) -> str:
     """The section."""
     ratios = [ours / theirs for ours, theirs in zip(ways["entrance"], ways["kubectl"], strict=True)]
 
@@ -158,9 +173,9 @@ def page(ways: dict[str, list[float]], seen: dict[str, Any]) -> str:
         return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
     return (
-        "## SSH\n\n"
-        "Through the portal's entrance to an instance of its own cluster, which is the way over the API server's "
-        "port-forward. One command: `make bench ARGS=ssh`.\n\n"
+        f"## SSH, {'real' if real else 'embedded'} cluster\n\n"
+        f"Through the portal's entrance to an instance of {'a real' if real else 'its own'} cluster, over the API server's port-forward. One command: "
+        f"`{'KUBECONFIG=... ' if real else ''}make bench ARGS=ssh`.\n\n"
         f"{BYTES / 1e6:.0f} MB over `ssh`, {ROUNDS} rounds in turns, MB/s: entrance {spread(ways['entrance'])}, "
         f"`kubectl port-forward` {spread(ways['kubectl'])}; ratio {spread(ratios, 2)}.\n\n"
         f"The entrance's process: {seen['one']:.0f} MiB with one connection, {seen['all']:.0f} MiB with "

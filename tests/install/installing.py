@@ -34,7 +34,9 @@ PORT = urlsplit(INGRESS).port or 80
 HOST = "portal.localhost"
 ORIGIN = f"http://{HOST}:{PORT}"
 PASSWORD = "the-administrators-password"
-PROGRAMS = ("web", "worker", "control")
+PROGRAMS = ("web", "worker", "control", "sshgateway")
+#: What the entrance by SSH is called; nothing resolves it, so whoever goes there puts an address in its place.
+ENTRANCE = "entrance.test"
 
 
 def kubectl(*words: str, given: str | None = None, check: bool = True) -> str:
@@ -64,6 +66,7 @@ class Installation:
         self._secrets()
         overlay = self.folder / "here"
         overlay.mkdir()
+        (self.folder / "ssh-host-key").rename(overlay / "ssh-host-key")
         (overlay / "kustomization.yaml").write_text(yaml.safe_dump(self._overlay()))
         (overlay / "more.yaml").write_text(yaml.safe_dump(self._reach()))
         kubectl("apply", "--server-side", "-f", "-", given=kubectl("kustomize", str(overlay)))
@@ -113,6 +116,8 @@ class Installation:
         for name in ("secret.env", "portal.json", "postgres-password", "redis-password"):
             (trial / name).unlink(missing_ok=True)  # a person's own, copied along
         subprocess.run([str(trial / "secrets")], check=True, capture_output=True)
+        host_key = self.folder / "ssh-host-key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(host_key)], check=True)
         file = trial / "secret.env"
         file.write_text(
             re.sub(r"(?m)^PORTAL_ADMIN_PASSWORD=.*$", f"PORTAL_ADMIN_PASSWORD={PASSWORD}", file.read_text())
@@ -128,13 +133,19 @@ class Installation:
             "kind": "Kustomization",
             "namespace": self.namespace,
             "resources": ["../trial", "more.yaml"],
+            "components": ["../ssh"],
             "configMapGenerator": [
                 {
                     "name": "mlportal",
                     "behavior": "merge",
-                    "literals": [f"PORTAL_ORIGIN={ORIGIN}", "PORTAL_APPS_DOMAIN=apps.localhost"],
+                    "literals": [
+                        f"PORTAL_ORIGIN={ORIGIN}",
+                        "PORTAL_APPS_DOMAIN=apps.localhost",
+                        f"PORTAL_SSH_PUBLIC={ENTRANCE}:22",
+                    ],
                 }
             ],
+            "secretGenerator": [{"name": "mlportal-keys", "behavior": "merge", "files": ["ssh-host-key"]}],
             "patches": [
                 {"target": {"kind": "Deployment", "name": f"mlportal-{name}"}, "patch": yaml.safe_dump(small)}
                 for name in PROGRAMS
@@ -223,6 +234,14 @@ class Installation:
         for header in answer.headers.get_all("Set-Cookie") or []:
             jar.load(header)
         return "; ".join(f"{one.key}={one.value}" for one in jar.values())
+
+    def launch(self, name: str) -> str:
+        """A small instance that runs; its id."""
+        wanted = {"name": name, "image": "jupyter", "size": "small", "queue": "default"}
+        made = self.api("POST", "instances", wanted)
+        assert made.status == 201, made.body
+        self.until(made.json["id"], "running")
+        return str(made.json["id"])
 
     def until(self, instance: str, state: str, *, seconds: float = 240) -> dict[str, Any]:
         """Wait for an instance's state; the instance."""

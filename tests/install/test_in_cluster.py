@@ -6,7 +6,9 @@ KUBECONFIG=… CLUSTER_INGRESS=http://127.0.0.1:18080 python -m pytest -m cluste
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from tests.install.installing import HOST, PORT, Installation, gateway, kubectl, objects, patient
+from tests.install.visiting import Visitor
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("install")]
 
@@ -109,3 +112,23 @@ def test_pods_are_restricted_and_hold_what_they_should(installation: Installatio
     installation.run("worker", *ask, "mlportal-postgres", "5432")
     with pytest.raises(AssertionError, match=r"(?i)timed out|refused|unreachable"):
         installation.run("worker", *ask, "mlportal", "80")
+
+
+def test_ssh_goes_straight_to_the_pod_where_its_network_policy_lets_the_entrance_in(
+    installation: Installation, tmp_path: Path
+) -> None:
+    (cluster,) = installation.api("GET", "clusters").json["items"]
+    chosen = {"ingress_namespaces": [*cluster["ingress_namespaces"], installation.namespace]}
+    assert installation.api("PATCH", f"clusters/{cluster['id']}", chosen).status == 200
+    instance = installation.launch("by-ssh")
+    visitor = Visitor.of(installation, instance, tmp_path)
+    said = visitor.ssh("id -un; echo $SSH_CONNECTION; exit 7", text=True)
+    assert said.returncode == 7, said.stderr
+    login, connection = said.stdout.split("\n", 1)
+    pods = objects("pods", "-n", installation.namespace, "-l", "app.kubernetes.io/component=sshgateway")
+    assert login == "user"
+    assert connection.split()[0] in {pod["status"]["podIP"] for pod in pods}, "it did not go around by the API server"
+    content = os.urandom(3_000_000)
+    assert visitor.ssh("cat > copy", input=content).returncode == 0
+    assert visitor.ssh("cat copy").stdout == content
+    assert installation.api("DELETE", f"instances/{instance}").status in {200, 202, 204}

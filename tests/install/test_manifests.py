@@ -87,6 +87,14 @@ def test_every_file_of_a_folder_is_in_its_kustomization() -> None:
         assert files == {name for name in kustomization(folder)["resources"] if not name.startswith("..")}
 
 
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_an_image_is_renamed_where_it_is_used(name: str) -> None:
+    """What `base` renames is its own: an addition's images keep their short names unless it renames them too."""
+    pod = WORKLOADS[name]["spec"]["template"]["spec"]
+    renamed = {row["name"] for row in kustomization(name.split("/")[0])["images"]}
+    assert {part["image"] for part in [*pod.get("initContainers", []), *pod["containers"]]} <= renamed
+
+
 @pytest.mark.parametrize("folder", ["base", "trial"])
 def test_the_settings_of_an_overlay_are_accepted_by_the_portal(folder: str) -> None:
     literals = (row for part in kustomization(folder)["configMapGenerator"] for row in part["literals"])
