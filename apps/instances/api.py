@@ -14,7 +14,8 @@ from rest_framework.reverse import reverse
 
 from apps.clusters.events_api import EventfulViewSet
 from apps.core.api import StatefulItem
-from apps.instances import choices, entering, forecast, rotating, selectors, services, ssh, stages
+from apps.instances import api_options, choices, entering, forecast, rotating, selectors, services, ssh, stages
+from apps.instances.api_options import OptionsForm, OptionsItem
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 
@@ -29,11 +30,16 @@ class MountForm(serializers.Serializer[Any]):
     read_only = serializers.BooleanField(default=False)  # type: ignore[assignment]  # hides Field.read_only, a bool
 
 
-class InstanceForm(serializers.Serializer[Any]):
-    """What a new instance needs: image, size and queue, each by name or id. The name is proposed when left out."""
+class InstanceForm(OptionsForm):
+    """What a new instance needs: image, size and queue, each by name or id. The name is proposed when left out.
+
+    ``own_image`` is a reference in place of ``image``, where the queue's team may use images that are not in the
+    catalogue.
+    """
 
     name = serializers.CharField(default="", allow_blank=True, trim_whitespace=True)
-    image = serializers.CharField(max_length=100)
+    image = serializers.CharField(max_length=100, default="", allow_blank=True)
+    own_image = serializers.CharField(max_length=1000, default="", allow_blank=True, trim_whitespace=True)
     size = serializers.CharField(max_length=100)
     queue = serializers.CharField(max_length=100)
     volumes = MountForm(many=True, default=list)
@@ -88,6 +94,8 @@ class InstanceItem(StatefulItem):
     size = serializers.CharField(source="size.name")
     home = serializers.CharField(source="home.name")
     volumes = MountItem(source="mounted", many=True)
+    options = serializers.SerializerMethodField()
+    revision = serializers.IntegerField()
     desired = serializers.CharField()
     launch = serializers.IntegerField()
     url = serializers.SerializerMethodField()
@@ -101,6 +109,11 @@ class InstanceItem(StatefulItem):
     def get_url(self, obj: Instance) -> str:
         """JupyterLab's address."""
         return url_of(obj)
+
+    @extend_schema_field(OptionsItem)
+    def get_options(self, obj: Instance) -> dict[str, Any]:
+        """Variables, start-up script, shared memory, time zone."""
+        return api_options.item(obj)
 
     def get_key_on_its_way(self, obj: Instance) -> bool:
         """Whether a new key was asked for that the running program does not have yet; until then the old one opens."""
@@ -194,7 +207,8 @@ class InstanceViewSet(EventfulViewSet):
     def create(self, request: Request) -> Response:
         """Make an instance and start it. Refused before anything is made when the queue has no room (409)."""
         wanted = self.read(InstanceForm, request)
-        made = services.create(actor=self.actor, id=self.new_id(request), **wanted)
+        more = api_options.taken_out(wanted)
+        made = services.create(actor=self.actor, id=self.new_id(request), more=more, **wanted)
         return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeForm, responses=InstanceItem)

@@ -8,9 +8,12 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.catalog import facts
 from apps.catalog.models import Image, Size
 from apps.core import quantities
+from apps.instances import option_forms
 from apps.instances.models import Instance
+from apps.instances.option_forms import OptionFields
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
 from kubekit.specs import HOME_PATH
@@ -24,15 +27,21 @@ def size_label(size: Size) -> str:
     return f"{size.name}: {', '.join(parts)}"
 
 
-def image_label(image: Image) -> str:
-    """Name and what it is."""
-    return f"{image.name}: {image.description}" if image.description else image.name
+def no_own_image(queues: list[Queue]) -> str:
+    """Why nobody can name an image of their own in any of these queues; empty when it is possible in one of them."""
+    real = [queue for queue in queues if not queue.cluster.embedded]
+    if any(queue.team.own_images for queue in real):
+        return ""
+    if queues and not real:
+        return _("The portal's own cluster runs programs of this machine, not images: that needs a real cluster.")
+    return _("Your teams use images of the catalogue alone. A platform administrator can allow others to a team.")
 
 
-class InstanceForm(forms.Form):
+class InstanceForm(OptionFields):
     """Choices are ids, so that a renamed row is still the one that was chosen."""
 
-    more = ("name", "volume", "path", "read_only")
+    more = ("name", "own_image", "volume", "path", "read_only", *option_forms.FIELDS)
+    field_order = ("image", "size", "queue", *more)
 
     image = forms.ChoiceField(label=gettext_lazy("Image"))
     size = forms.ChoiceField(label=gettext_lazy("Size"))
@@ -42,6 +51,13 @@ class InstanceForm(forms.Form):
         required=False,
         help_text=gettext_lazy("Left empty, a name is proposed."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    own_image = forms.CharField(
+        label=gettext_lazy("An image of your own instead"),
+        required=False,
+        max_length=512,
+        help_text=gettext_lazy("As in “docker pull”: registry/team/name:tag. SSH works in any image that has a shell."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}),
     )
     volume = forms.ChoiceField(
         label=gettext_lazy("One more volume"),
@@ -66,7 +82,7 @@ class InstanceForm(forms.Form):
     ) -> None:
         super().__init__(*args, **kwargs)
         choices: dict[str, list[tuple[str, str]]] = {
-            "image": [(str(image.pk), image_label(image)) for image in images],
+            "image": [(str(image.pk), facts.label(image)) for image in images],
             "size": [(str(size.pk), size_label(size)) for size in sizes],
             "queue": [(str(queue.pk), queue.name) for queue in queues],
             "volume": [
@@ -78,6 +94,10 @@ class InstanceForm(forms.Form):
             field = self.fields[name]
             assert isinstance(field, forms.ChoiceField)
             field.choices = found
+        self.offer_zones()
+        if (why := no_own_image(queues)) and not self.is_bound:
+            self.fields["own_image"].help_text = why
+            self.fields["own_image"].widget.attrs["disabled"] = True
 
     def clean(self) -> dict[str, Any]:
         """A volume needs a place; the home's is taken."""
@@ -101,7 +121,7 @@ class ChangeForm(forms.Form):
         with_own_image = images if instance.image in images else [instance.image, *images]
         with_own_size = sizes if instance.size in sizes else [instance.size, *sizes]
         for name, found in (
-            ("image", [(str(image.pk), image_label(image)) for image in with_own_image]),
+            ("image", [(str(image.pk), facts.label(image)) for image in with_own_image]),
             ("size", [(str(size.pk), size_label(size)) for size in with_own_size]),
         ):
             field = self.fields[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,13 +12,15 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.utils.translation import gettext as _
 
+from apps.catalog import facts, own
 from apps.catalog.models import Image, Size
 from apps.clusters import access
 from apps.core import manifests
 from apps.core.actors import Actor
-from apps.core.errors import PortalError
-from apps.instances import forecast
+from apps.core.errors import Invalid, PortalError
+from apps.instances import forecast, option_forms
 from apps.instances.models import Instance
+from apps.instances.options import Options
 from apps.instances.spec import host_of, objects_of, url_of
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
@@ -67,19 +70,27 @@ def curl(instance: Instance) -> str:
 # --- the panel of the form -----------------------------------------------------------------------------------------
 
 
-def panel(actor: Actor, chosen: Mapping[str, str], offered: Mapping[str, Any]) -> dict[str, Any]:
+def panel(actor: Actor, chosen: Mapping[str, str], offered: Mapping[str, Any], more: Options) -> dict[str, Any]:
     """``Will it run?`` and ``Same by`` for what is chosen so far; nothing of it is stored."""
     queue: Queue | None = _chosen(offered["queues"], chosen.get("queue", ""))
     size: Size | None = _chosen(offered["sizes"], chosen.get("size", ""))
     image: Image | None = _chosen(offered["images"], chosen.get("image", ""))
     if queue is None or size is None or image is None:
         return {"forecast": None}
+    if own_image := chosen.get("own_image", "").strip():
+        try:
+            image = own.draft(queue=queue, text=own_image)
+        except Invalid as refusal:
+            refused = {"answer": "never", "sentence": refusal.detail, "change": refusal.next}
+            return {"forecast": refused, "refused": True}
     name = chosen.get("name", "").strip()
     return {
         "forecast": forecast.will_it_run(actor=actor, queue=queue, size=size),
-        "cli": _cli(image, size, queue, name),
-        "rest": _rest(image, size, queue, name),
-        "yaml": _yaml(actor, chosen, image, size, queue, name),
+        "mismatch": facts.mismatch(image, size),
+        "own_image": image if own_image else None,
+        "cli": _cli(image, size, queue, name, more),
+        "rest": _rest(image, size, queue, name, more),
+        "yaml": _yaml(actor, chosen, image, size, queue, name, more),
     }
 
 
@@ -87,27 +98,31 @@ def _chosen(rows: Sequence[Any], pk: str) -> Any:
     return next((row for row in rows if str(row.pk) == pk), None)
 
 
-def _cli(image: Image, size: Size, queue: Queue, name: str) -> str:
-    words = ["portalctl", "instance", "create", "--image", image.name, "--size", size.name, "--queue", queue.name]
+def _cli(image: Image, size: Size, queue: Queue, name: str, more: Options) -> str:
+    option, what = ("--image", image.name) if image.team is None else ("--own-image", image.reference)
+    words = ["portalctl", "instance", "create", option, what, "--size", size.name, "--queue", queue.name]
     if name:
         words += ["--name", name]
-    return " ".join(_quoted(word) for word in words)
+    return " ".join(_quoted(word) for word in [*words, *option_forms.words(more)])
 
 
 def _quoted(word: str) -> str:
-    return word if word.replace("-", "").replace(".", "").replace("_", "").isalnum() else f"'{word}'"
+    return shlex.quote(word)
 
 
-def _rest(image: Image, size: Size, queue: Queue, name: str) -> str:
-    body = {"image": image.name, "size": size.name, "queue": queue.name, **({"name": name} if name else {})}
+def _rest(image: Image, size: Size, queue: Queue, name: str, more: Options) -> str:
+    what = {"image": image.name} if image.team is None else {"own_image": image.reference}
+    body = {**what, "size": size.name, "queue": queue.name, **({"name": name} if name else {}), **more.stored()}
     return (
         f"curl -X POST {settings.PORTAL_ORIGIN}/api/v1/instances \\\n"
         f'  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\\n'
-        f"  -d '{json.dumps(body, ensure_ascii=False)}'"
+        f"  -d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
     )
 
 
-def _yaml(actor: Actor, chosen: Mapping[str, str], image: Image, size: Size, queue: Queue, name: str) -> str:
+def _yaml(
+    actor: Actor, chosen: Mapping[str, str], image: Image, size: Size, queue: Queue, name: str, more: Options
+) -> str:
     """The manifests of an instance that is not made: its id is the form's, its home the person's or a stand-in."""
     try:
         pk = UUID(chosen.get("once", ""))
@@ -121,6 +136,7 @@ def _yaml(actor: Actor, chosen: Mapping[str, str], image: Image, size: Size, que
         image=image,
         size=size,
         home=home or Volume(claim="home"),
+        options=more.stored(),
         launch=1,
     )
     return manifests.text_of(objects_of, draft)

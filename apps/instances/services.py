@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from apps.catalog import own
 from apps.catalog.models import Image, Size
 from apps.clusters import room
 from apps.clusters.room import Verdict
@@ -23,9 +24,10 @@ from apps.core import audit, crashpoints, live, names, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.transitions import transition
-from apps.instances import choices, forecast, launching, selectors, ssh
+from apps.instances import choices, forecast, launching, options, selectors, ssh
 from apps.instances.models import Instance, InstanceMount
 from apps.instances.spec import KIND
+from apps.instances.options import Options
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
 from apps.storage import services as storage
 from apps.tenants import access, ledger
@@ -40,15 +42,18 @@ def create(
     *,
     actor: Actor,
     queue: choices.Reference,
-    image: choices.Reference,
+    image: choices.Reference = "",
     size: choices.Reference,
     name: str = "",
     volumes: Sequence[Mapping[str, Any]] = (),
+    own_image: str = "",
     id: UUID | None = None,  # noqa: A002 - the field's name
+    more: Options | None = None,
 ) -> Instance:
     """Make an instance and start it. Only queue, image and size are asked; the rest is proposed.
 
     ``id`` given makes a repeat (double click, a lost answer) find the first one. Raises ``Invalid``, ``Forbidden``,
+    ``own_image`` is a reference in place of ``image``, where the queue's team may bring its own.
     ``OverQuota`` or ``Conflict`` before anything is made.
     """
     pk = id or uuid.uuid4()
@@ -59,9 +64,10 @@ def create(
     owner_id = actor.user_id
     if owner_id is None:
         raise Forbidden(_("An instance belongs to a person."), code="no_owner")
-    with_image, with_size = choices.image(actor, image), choices.size(actor, size)
+    with_image, with_size = choices.image_or_own(actor, in_queue, image, own_image), choices.size(actor, size)
     mounts = choices.volumes(actor, in_queue, volumes)
     chosen = names.check(name.strip()) if name.strip() else ""
+    set_up = options.check(more or Options(), memory_bytes=with_size.memory_bytes)
     _refuse_what_never_fits(actor, in_queue, with_size)
     for _attempt in range(NAME_TRIES):
         try:
@@ -69,7 +75,7 @@ def create(
                 access.hold(actor, in_queue)
                 access.require(actor, in_queue)
                 proposed = chosen or propose_name(in_queue, with_image)
-                instance = _insert(actor, owner_id, pk, proposed, in_queue, with_image, with_size)
+                instance = _insert(actor, owner_id, pk, proposed, in_queue, own.keep(with_image), with_size, set_up)
                 _mount(instance, mounts)
                 return instance
         except IntegrityError:
@@ -192,7 +198,7 @@ def change(
             row.size = choices.size(actor, size)
             _refuse_what_never_fits(actor, row.queue, row.size)
         if image is not None:
-            row.image = choices.image(actor, image)
+            row.image = choices.image_or_own(actor, row.queue, image, "")
         after = {"size": row.size.name, "image": row.image.name}
         if after != before:
             row.save(update_fields=["size", "image", "updated_at"])
@@ -214,7 +220,9 @@ def _made_before(actor: Actor, pk: UUID) -> Instance | None:
     return found
 
 
-def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, image: Image, size: Size) -> Instance:
+def _insert(
+    actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, image: Image, size: Size, set_up: Options
+) -> Instance:
     home = storage.ensure_home(actor=actor, queue=queue)
     _reserve(actor, queue, size, pk)
     now = timezone.now()
@@ -230,10 +238,12 @@ def _insert(actor: Actor, owner_id: UUID, pk: UUID, name: str, queue: Queue, ima
         state_since=now,
         launch=1,
         due_at=now + reconciling.UNDER_WAY,
+        options=set_up.stored(),
         **launching.first_values(),
         **ssh.fresh_host_key(),
     )
-    audit.record(actor=actor, verb="instance.create", obj=instance, detail={"image": image.name, "size": size.name})
+    detail = {"image": image.name if image.team_id is None else image.reference, "size": size.name}
+    audit.record(actor=actor, verb="instance.create", obj=instance, detail=detail)
     live.announce(instance)
     crashpoints.reach("instance-inserted")
     transaction.on_commit(lambda: crashpoints.reach("instance-committed"))

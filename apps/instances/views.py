@@ -31,7 +31,19 @@ from apps.core.pages import (
     find,
     history_tab,
 )
-from apps.instances import buttons, choices, editor, entering, rendering, rotating, selectors, services, ssh, stages
+from apps.instances import (
+    buttons,
+    choices,
+    editor,
+    entering,
+    option_forms,
+    rendering,
+    rotating,
+    selectors,
+    services,
+    ssh,
+    stages,
+)
 from apps.instances.forms import ChangeForm, InstanceForm
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
@@ -139,17 +151,21 @@ class NewInstance(FormPage):
     section = "instances"
     title = gettext_lazy("New instance")
     form = InstanceForm
+    template = "instances/new.html"
+    styles = ("instances/instances.css",)
+    scripts = ("instances/form.js",)
     submit_label = gettext_lazy("Create")
 
     def initial(self) -> Mapping[str, Any]:
         wanted = self.request.GET
         kwargs = self.form_kwargs()
         found = {
-            "image": _first(kwargs["images"], wanted.get("image", "")),
+            "image": _first(kwargs["images"], choices.instead_of_retired(self.actor, wanted.get("image", ""))),
             "size": _first(kwargs["sizes"], wanted.get("size", "")),
             "queue": _first(kwargs["queues"], wanted.get("queue", "") or self.request.COOKIES.get(QUEUE_COOKIE, "")),
         }
-        return {**found, "name": wanted.get("name", "")}
+        zone = wanted.get("time_zone", "") or selectors.zone_of(self.actor)
+        return {**found, "name": wanted.get("name", ""), "time_zone": zone}
 
     def form_kwargs(self) -> dict[str, Any]:
         if not hasattr(self, "_choices"):
@@ -162,23 +178,23 @@ class NewInstance(FormPage):
             actor=self.actor,
             id=data["id"],
             name=data["name"],
-            image=data["image"],
+            image="" if data["own_image"] else data["image"],
+            own_image=data["own_image"],
             size=data["size"],
             queue=data["queue"],
             volumes=mounts if data["volume"] else (),
+            more=option_forms.given(data),
         )
         return str(made.get_absolute_url())
 
     @staticmethod
     def put_errors(form: forms.Form, error: Any) -> None:
         """The one volume of the form stands for ``volumes.0``."""
-        for name, text in error.errors.items():
-            plain = name.removeprefix("volumes.0.")
-            if plain in form.fields:
-                form.add_error(plain, str(text))
+        option_forms.put_errors(form, {name.removeprefix("volumes.0."): text for name, text in error.errors.items()})
 
     def extra(self) -> Mapping[str, Any]:
-        return {"panel_url": reverse("instances:panel")}
+        asked = self.request.GET.get("image", "")
+        return {"panel_url": reverse("instances:panel"), "notice": choices.retired_notice(self.actor, asked)}
 
 
 def form_choices(view: Any) -> dict[str, Any]:
@@ -208,7 +224,10 @@ class Panel(NewInstance):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Answer for whatever is chosen so far."""
-        return self.show("instances/panel.html", rendering.panel(self.actor, request.POST, self.form_kwargs()))
+        return self.show(
+            "instances/panel.html",
+            rendering.panel(self.actor, request.POST, self.form_kwargs(), option_forms.read(request.POST)),
+        )
 
 
 class ChangeInstance(ObjectFormPage):

@@ -130,12 +130,39 @@ def create_instance(portal: Portal, options: argparse.Namespace) -> int:
     """Make and start an instance; ``--wait`` until it runs."""
     queue = options.queue or _only_queue(portal)
     body = {"name": options.name or "", "image": options.image, "size": options.size, "queue": queue}
-    mounts = [_mount(text) for text in options.volume]
-    made = portal.call("POST", "instances", {**body, "volumes": mounts} if mounts else body, key=options.key).json
+    body |= set_up(options)
+    if mounts := [mount(text) for text in options.volume]:
+        body["volumes"] = mounts
+    made = portal.call("POST", "instances", body, key=options.key).json
     if options.wait:
         return wait_for_instance(portal, made["id"])
     say(show.state(made))
     return 0
+
+
+def set_up(options: argparse.Namespace) -> dict[str, Any]:
+    """Variables, start-up script, shared memory and time zone, as far as they were said."""
+    found: dict[str, Any] = {}
+    if options.env:
+        found["env"] = dict(_assignment("--env", text) for text in options.env)
+    if options.script is not None:
+        try:
+            found["script"] = sys.stdin.read() if options.script == "-" else Path(options.script).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Usage(f"--script {options.script}: {error}") from error
+    if options.shm is not None:
+        found["shm_bytes"] = size_in_bytes("--shm", options.shm)
+    if options.time_zone is not None:
+        found["time_zone"] = options.time_zone
+    return found
+
+
+def size_in_bytes(option: str, text: str) -> int:
+    """A size as Kubernetes writes it (10Gi). Raises ``Usage``."""
+    try:
+        return parse_bytes(text)
+    except SpecError as error:
+        raise Usage(f"{option} {text!r}: {error}") from error
 
 
 def wait_for_instance(portal: Portal, pk: str) -> int:
@@ -167,7 +194,7 @@ def _only_queue(portal: Portal) -> str:
     return str(queues[0])
 
 
-def _mount(text: str) -> dict[str, Any]:
+def mount(text: str) -> dict[str, Any]:
     parts = text.split(":")
     if len(parts) not in {2, 3} or (len(parts) == 3 and parts[2] != "ro"):
         raise Usage(f"--volume {text!r}: say VOLUME:/path or VOLUME:/path:ro")
@@ -179,10 +206,7 @@ def _mount(text: str) -> dict[str, Any]:
 
 def create_volume(portal: Portal, options: argparse.Namespace) -> int:
     """Make a data volume; the size as Kubernetes writes it (10Gi)."""
-    try:
-        size = parse_bytes(options.size)
-    except SpecError as error:
-        raise Usage(f"--size {options.size!r}: {error}") from error
+    size = size_in_bytes("--size", options.size)
     body = {"name": options.name, "queue": options.queue or _only_queue(portal), "size_bytes": size}
     say(show.state(portal.call("POST", "volumes", body, key=options.key).json))
     return 0
@@ -215,7 +239,7 @@ def create_flow(portal: Portal, options: argparse.Namespace) -> int:
 def run_flow(portal: Portal, options: argparse.Namespace) -> int:
     """Start a run; with ``--wait`` the exit status is the run's. The same ``--key`` never starts a second run."""
     flow = find(portal, "flows", options.name)
-    body = {"parameters": dict(_parameter(text) for text in options.param)}
+    body = {"parameters": dict(_assignment("--param", text) for text in options.param)}
     run = portal.call("POST", f"flows/{flow['id']}/run", body, key=options.key).json
     say(f"run {run['id']}")
     if not (options.wait or options.logs):
@@ -277,10 +301,10 @@ def _print_logs(portal: Portal, run: str, offsets: dict[str, int]) -> None:
             sys.stdout.flush()
 
 
-def _parameter(text: str) -> tuple[str, str]:
+def _assignment(option: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise Usage(f"--param {text!r}: say NAME=VALUE")
+        raise Usage(f"{option} {text!r}: say NAME=VALUE")
     return name, value
 
 

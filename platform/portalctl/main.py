@@ -102,6 +102,7 @@ def _instances(verbs: Verbs) -> None:
     made.add_argument("--queue")
     made.add_argument("--name")
     made.add_argument("--volume", action="append", default=[], metavar="VOLUME:/PATH[:ro]")
+    _set_up(made)
     made.add_argument("--wait", action="store_true", help="until it runs")
     _key(made)
     _list(verbs, commands.list_of("instances", "name", "state", "queue", "owner", "image", "size"), queue=True)
@@ -112,6 +113,15 @@ def _instances(verbs: Verbs) -> None:
         )
     _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
     _delete(verbs, "instances")
+
+
+def _set_up(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="no secrets: all who see it read them"
+    )
+    made.add_argument("--script", metavar="FILE", help="run before JupyterLab at each start; - reads standard input")
+    made.add_argument("--shm", metavar="SIZE", help="of /dev/shm, such as 2Gi; half of the memory when left out")
+    made.add_argument("--time-zone", metavar="ZONE", help="such as Asia/Shanghai")
 
 
 def _keys(verbs: Verbs) -> None:
