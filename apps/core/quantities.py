@@ -58,6 +58,11 @@ def relative(moment: datetime, *, now: datetime | None = None) -> str:
     return (_("in %(amount)s") if ahead else _("%(amount)s ago")) % {"amount": amount}
 
 
+def about(seconds: float) -> str:
+    """A length of time in its largest unit alone: ``15 min``, ``8 h``, ``3 days``."""
+    return _amount(seconds)
+
+
 def _amount(seconds: float) -> str:
     if seconds < 60:
         return _("%(n)s s") % {"n": int(seconds)}

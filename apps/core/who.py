@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 PARTS: Mapping[str, Any] = {
     "reconciler": gettext_lazy("Portal (background work)"),
     "scheduler": gettext_lazy("Portal (schedules)"),
+    "lifetime": gettext_lazy("Portal (idle instances and leases)"),
     "watcher": gettext_lazy("Portal (watching clusters)"),
     "cluster watcher": gettext_lazy("Portal (watching clusters)"),
     "cluster check": gettext_lazy("Portal (checking clusters)"),

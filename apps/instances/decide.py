@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,6 +39,8 @@ NO_ROOM = frozenset({
 })  # fmt: skip
 CLUSTER_AWAY = frozenset({"cluster_unreachable", "cluster_unauthorized", "permission_missing"})
 CRASHES = frozenset({"crashed_at_start", "out_of_memory"})
+#: Why the portal itself stopped it: said until the next start.
+OWN_ENDS = frozenset({"stopped_idle", "stopped_at_end"})
 #: A program that never came up is given up at this many restarts, one that had run at the second number.
 GIVE_UP_RESTARTS = (2, 5)
 
@@ -298,17 +300,19 @@ def of_this_launch(instance: Instance, events: Sequence[EventNote]) -> list[Even
 
 def _ending(instance: Instance, seen: Seen, now: datetime) -> Decision:
     """Stopping, deleting, or failed with something left: only the absence of every pod, seen live, is the end."""
-    stay = current_reason(instance) if instance.state == S.FAILED else None
+    own_end = instance.state == S.STOPPING and instance.reason_code in OWN_ENDS
+    stay = current_reason(instance) if instance.state == S.FAILED or own_end else None
     if seen.error is not None:
         if instance.state != S.FAILED:
-            stay = _trouble(seen.error)
+            trouble = _trouble(seen.error)
+            stay = trouble if stay is None or trouble is None else replace(stay, evidence=trouble.evidence)
         return Decision(to=instance.state, reason=stay, again_s=LOOK_AGAIN_S[instance.state])
     pod = seen.pod
     fresh = of_this_launch(instance, seen.events)
     values = {"last_events": merge(instance.last_events, fresh)} if fresh else {}
     if pod is not None or not seen.live or _may_make_a_pod(instance, seen):
         if pod is not None and pod.unreachable and instance.state != S.FAILED:
-            stay = Reason(code="node_lost", params={"node": pod.node or ""})
+            stay = stay if own_end else Reason(code="node_lost", params={"node": pod.node or ""})
         return Decision(to=instance.state, reason=stay, values=values, again_s=LOOK_AGAIN_S[instance.state])
     ended = {**values, "at_rest": True, "pod_uid": "", "node": "", "ready_at": None, "key": "", "next_key": ""}
     to = {S.STOPPING: S.STOPPED, S.DELETING: S.DELETED}.get(S(instance.state), S.FAILED)

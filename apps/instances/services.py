@@ -23,6 +23,7 @@ from apps.clusters.room import Verdict
 from apps.core import audit, crashpoints, live, names, reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
+from apps.core.reasons import Reason
 from apps.core.transitions import transition
 from apps.instances import choices, forecast, launching, options, selectors, ssh
 from apps.instances.models import Instance, InstanceMount
@@ -120,12 +121,15 @@ def start(*, actor: Actor, instance: Instance) -> Instance:
     return row
 
 
-def stop(*, actor: Actor, instance: Instance) -> Instance:
-    """Stop it: nobody new gets in from now on, the key is dead, the home stays. Stopped already is no error."""
+def stop(*, actor: Actor, instance: Instance, reason: Reason | None = None) -> Instance:
+    """Stop it: nobody new gets in from now on, the key is dead, the home stays. Stopped already is no error.
+
+    ``reason`` is what its page says of a stop that no person asked for (`decide.OWN_ENDS`).
+    """
     with transaction.atomic():
         row = _locked(actor, instance)
         _refuse_when_going(row)
-        _stop(row, actor)
+        _stop(row, actor, reason)
     return row
 
 
@@ -268,10 +272,10 @@ def _locked(actor: Actor, instance: Instance) -> Instance:
     return row
 
 
-def _stop(row: Instance, actor: Actor) -> None:
+def _stop(row: Instance, actor: Actor, reason: Reason | None = None) -> None:
     """Of a locked row."""
     if row.state in LAUNCHED:
-        _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop")
+        _to_stopping(row, actor, desired=Desired.STOPPED, verb="instance.stop", reason=reason)
     elif row.state == S.STOPPING and row.wants_to_run:
         transition(row, S.STOPPING, actor=actor, values={"desired": Desired.STOPPED, **reconciling.look_now(row)})
         audit.record(actor=actor, verb="instance.stop", obj=row, detail={"while": S.STOPPING})
@@ -280,12 +284,13 @@ def _stop(row: Instance, actor: Actor) -> None:
     reconciling.hint(KIND, row.pk)
 
 
-def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str) -> None:
+def _to_stopping(row: Instance, actor: Actor, *, desired: Desired, verb: str, reason: Reason | None = None) -> None:
     transition(
         row,
         S.STOPPING,
         actor=actor,
         verb=verb,
+        reason=reason,
         values={
             "desired": desired,
             "generation": row.generation + 1,

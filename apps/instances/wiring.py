@@ -12,12 +12,13 @@ from django.utils.translation import gettext as _
 from apps.clusters import abandoning, exposing, reaper, watching
 from apps.clusters import wording as cluster_wording
 from apps.clusters.reaper import Reapable
-from apps.core import home, reasons, reconciling
+from apps.core import control, home, reasons, reconciling
 from apps.core.actors import Actor
 from apps.core.home import FirstStep, Look, Panel
 from apps.core.reconciling import Reconciler
 from apps.core.transitions import on_transition
 from apps.instances import giving_up, reconcile, rerouting, selectors, services, ssh, watch, wording
+from apps.instances.lifetime.watching import Rounds
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.storage import uses as volume_uses
@@ -49,6 +50,7 @@ def register() -> None:
     sshkeys.on_change(ssh.keys_changed)
     queue_events.register(selectors.events_in)
     departures.register(Departure(end=services.stop_those_of, names=_running_of))
+    control.register("lifetime", Rounds().run)
     home.register(Panel(name="instances", template="instances/panel_home.html", context=_mine, order=10, live=KIND))
     home.register_step(10, _first_step)
     home.register_step(20, _second_step)

@@ -21,6 +21,18 @@ WORDINGS: Mapping[str, Wording] = {
         action="restart",
         tone="waiting",
     ),
+    "stopped_idle": Wording(
+        sentence=_("It was stopped, because nothing happened in it for {minutes} min: that is the rule of {team}."),
+        next=_("Files are as they were, and it holds nothing but its volumes. Start it when you need it."),
+        action="start",
+        tone="info",
+    ),
+    "stopped_at_end": Wording(
+        sentence=_("It was stopped, because its time was over."),
+        next=_("Files are as they were, and it holds nothing but its volumes. Start it when you need it."),
+        action="start",
+        tone="info",
+    ),
     "instance_came_back": Wording(
         sentence=_("The program ended (exit code {exit_code}) and was started again. What lived in memory is lost."),
         next=_("Files are as they were. The log of the earlier program is in the evidence."),
