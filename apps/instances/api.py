@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -14,20 +14,33 @@ from rest_framework.reverse import reverse
 
 from apps.clusters.events_api import EventfulViewSet
 from apps.core.api import StatefulItem
-from apps.instances import api_options, choices, entering, forecast, rotating, selectors, services, ssh, stages
+from apps.instances import (
+    api_options,
+    changing,
+    choices,
+    entering,
+    forecast,
+    rotating,
+    selectors,
+    services,
+    ssh,
+    stages,
+)
+from apps.instances.api_changing import (
+    DRY_RUN,
+    ChangeForm,
+    ChangeItem,
+    MountForm,
+    PlanItem,
+    ask,
+    is_dry_run,
+    plan_item,
+)
 from apps.instances.api_options import OptionsForm, OptionsItem
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 
 NO_STORE = {"Cache-Control": "no-store"}
-
-
-class MountForm(serializers.Serializer[Any]):
-    """A volume (name or id) of the queue at a path."""
-
-    volume = serializers.CharField(max_length=100)
-    path = serializers.CharField(max_length=255)
-    read_only = serializers.BooleanField(default=False)  # type: ignore[assignment]  # hides Field.read_only, a bool
 
 
 class InstanceForm(OptionsForm):
@@ -43,13 +56,6 @@ class InstanceForm(OptionsForm):
     size = serializers.CharField(max_length=100)
     queue = serializers.CharField(max_length=100)
     volumes = MountForm(many=True, default=list)
-
-
-class ChangeForm(serializers.Serializer[Any]):
-    """Another size or image for a stopped instance."""
-
-    size = serializers.CharField(max_length=100, required=False)
-    image = serializers.CharField(max_length=100, required=False)
 
 
 class ForecastForm(serializers.Serializer[Any]):
@@ -96,6 +102,7 @@ class InstanceItem(StatefulItem):
     volumes = MountItem(source="mounted", many=True)
     options = serializers.SerializerMethodField()
     revision = serializers.IntegerField()
+    waiting = serializers.SerializerMethodField()
     desired = serializers.CharField()
     launch = serializers.IntegerField()
     url = serializers.SerializerMethodField()
@@ -114,6 +121,12 @@ class InstanceItem(StatefulItem):
     def get_options(self, obj: Instance) -> dict[str, Any]:
         """Variables, start-up script, shared memory, time zone."""
         return api_options.item(obj)
+
+    @extend_schema_field(ChangeItem(many=True))
+    def get_waiting(self, obj: Instance) -> list[dict[str, Any]]:
+        """What was changed while it runs and counts from its next start on."""
+        found: list[dict[str, Any]] = changing.waiting(obj).as_dict()["changes"]
+        return found
 
     def get_key_on_its_way(self, obj: Instance) -> bool:
         """Whether a new key was asked for that the running program does not have yet; until then the old one opens."""
@@ -211,10 +224,24 @@ class InstanceViewSet(EventfulViewSet):
         made = services.create(actor=self.actor, id=self.new_id(request), more=more, **wanted)
         return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
 
-    @extend_schema(request=ChangeForm, responses=InstanceItem)
+    @extend_schema(
+        request=ChangeForm,
+        parameters=[DRY_RUN],
+        responses=PolymorphicProxySerializer(
+            component_name="InstanceOrPlan", serializers=[InstanceItem, PlanItem], resource_type_field_name=None
+        ),
+    )
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Give a stopped instance another size or image."""
-        services.change(actor=self.actor, instance=self.find(pk), **self.read(ChangeForm, request))
+        """Change size, image, volumes, variables, script, shared memory or time zone; of one that runs say ``when``.
+
+        With ``?dry_run=true`` nothing is changed, and the answer is what would be.
+        """
+        instance, asked = self.find(pk), ask(self.read(ChangeForm, request))
+        if is_dry_run(request):
+            return Response(plan_item(changing.preview(actor=self.actor, instance=instance, wishes=asked.wishes)))
+        changing.change(
+            actor=self.actor, instance=instance, wishes=asked.wishes, when=asked.when, revision=asked.revision
+        )
         return self.answer(self.find(pk))
 
     @extend_schema(responses={202: InstanceItem})

@@ -12,8 +12,11 @@ from apps.clusters import room
 from apps.clusters.room import RoomAnswer, Verdict
 from apps.clusters.states import ClusterState
 from apps.core.actors import Actor
-from apps.instances import choices
+from apps.instances import changes, choices
+from apps.instances.models import Instance
+from apps.instances.spec import KIND
 from apps.tenants import amounts, ledger
+from apps.tenants.ledger import Amount
 from apps.tenants.models import Queue
 
 Answer = Literal["now", "queued", "never"]
@@ -40,10 +43,15 @@ class Forecast:
         }
 
 
-def will_it_run(*, actor: Actor, queue: Queue, size: Size) -> Forecast:
-    """Compare the size with quota and room. The ledger and the scheduler decide when it comes to it."""
+def will_it_run(*, actor: Actor, queue: Queue, size: Size, instead_of: Instance | None = None) -> Forecast:
+    """Compare the size with quota and room. The ledger and the scheduler decide when it comes to it.
+
+    ``instead_of`` is what would be started with this size: what it holds now it gives back before.
+    """
     amount = size.amount
-    fit = ledger.would_fit(queue, amount)
+    if instead_of is not None and _has_room_for(instead_of, amount):
+        return Forecast(answer="now", code="fits", sentence=_("It needs no more than what it has now."))
+    fit = ledger.would_fit(queue, amount, except_for=None if instead_of is None else (KIND, instead_of.pk))
     if not fit.fits:
         smaller = size_that_fits(actor, queue, below=size)
         return Forecast(
@@ -91,6 +99,11 @@ def will_it_run(*, actor: Actor, queue: Queue, size: Size) -> Forecast:
             sentence=_("The quota allows it; no node of the cluster has been seen yet, so it may have to wait."),
         )
     return Forecast(answer="now", code="fits", sentence=_("Quota and nodes have room for it."))
+
+
+def _has_room_for(instance: Instance, amount: Amount) -> bool:
+    """Whether what it holds on a node at this moment is enough."""
+    return bool(instance.node) and changes.largest(instance.size.amount, amount) == instance.size.amount
 
 
 def never_sentence(answer: RoomAnswer) -> str:

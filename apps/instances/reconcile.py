@@ -26,7 +26,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, rerouting, rotating, selectors, ssh, strays
+from apps.instances import launching, looking, pending, rerouting, rotating, selectors, ssh, strays
 from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -292,6 +292,7 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
 
 def _come_to_rest(instance: Instance, claim: Claim) -> None:
     """No pod is left: start the next launch when one was asked for meanwhile, else give the quota back."""
+    pending.put_in_force(instance)
     if instance.state == InstanceState.STOPPED and instance.wants_to_run:
         launching.begin(instance, actor=RECONCILER, claim=claim)
     else:

@@ -25,13 +25,14 @@ from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, Invalid, NotFound, OverQuota
 from apps.core.reasons import Reason
 from apps.core.transitions import transition
-from apps.instances import choices, forecast, launching, options, selectors, ssh
+from apps.instances import choices, forecast, launching, options, pending, selectors, ssh
 from apps.instances.models import Instance, InstanceMount
-from apps.instances.spec import KIND
 from apps.instances.options import Options
+from apps.instances.spec import KIND
 from apps.instances.states import ALIVE, LAUNCHED, Desired, InstanceState
 from apps.storage import services as storage
 from apps.tenants import access, ledger
+from apps.tenants.ledger import Amount
 from apps.tenants.models import Queue
 
 S = InstanceState
@@ -46,15 +47,15 @@ def create(
     image: choices.Reference = "",
     size: choices.Reference,
     name: str = "",
-    volumes: Sequence[Mapping[str, Any]] = (),
     own_image: str = "",
-    id: UUID | None = None,  # noqa: A002 - the field's name
+    volumes: Sequence[Mapping[str, Any]] = (),
     more: Options | None = None,
+    id: UUID | None = None,  # noqa: A002 - the field's name
 ) -> Instance:
     """Make an instance and start it. Only queue, image and size are asked; the rest is proposed.
 
-    ``id`` given makes a repeat (double click, a lost answer) find the first one. Raises ``Invalid``, ``Forbidden``,
     ``own_image`` is a reference in place of ``image``, where the queue's team may bring its own.
+    ``id`` given makes a repeat (double click, a lost answer) find the first one. Raises ``Invalid``, ``Forbidden``,
     ``OverQuota`` or ``Conflict`` before anything is made.
     """
     pk = id or uuid.uuid4()
@@ -67,9 +68,9 @@ def create(
         raise Forbidden(_("An instance belongs to a person."), code="no_owner")
     with_image, with_size = choices.image_or_own(actor, in_queue, image, own_image), choices.size(actor, size)
     mounts = choices.volumes(actor, in_queue, volumes)
-    chosen = names.check(name.strip()) if name.strip() else ""
     set_up = options.check(more or Options(), memory_bytes=with_size.memory_bytes)
-    _refuse_what_never_fits(actor, in_queue, with_size)
+    chosen = names.check(name.strip()) if name.strip() else ""
+    refuse_what_never_fits(actor, in_queue, with_size)
     for _attempt in range(NAME_TRIES):
         try:
             with transaction.atomic():
@@ -104,17 +105,17 @@ def start(*, actor: Actor, instance: Instance) -> Instance:
     Raises ``OverQuota`` before anything changes, ``Conflict`` when it is being deleted.
     """
     with transaction.atomic():
-        row = _locked(actor, instance)
-        _refuse_when_going(row)
+        row = locked(actor, instance)
+        refuse_when_going(row)
         if row.state in LAUNCHED or (row.state == S.STOPPING and row.wants_to_run):
             return row
-        _reserve(actor, row.queue, row.size, row.pk)
+        hold_for_next_start(actor, row)
         if row.state == S.STOPPING:
             _again_after_stop(row, actor, verb="instance.start")
         elif row.state == S.FAILED and not row.at_rest:
             _to_stopping(row, actor, desired=Desired.RUNNING, verb="instance.start")
         else:
-            _refuse_what_never_fits(actor, row.queue, row.size)
+            refuse_what_never_fits(actor, row.queue, row.size)
             launching.begin(row, actor=actor)
         transaction.on_commit(lambda: crashpoints.reach("instance-start-committed"))
         reconciling.hint(KIND, row.pk)
@@ -127,8 +128,8 @@ def stop(*, actor: Actor, instance: Instance, reason: Reason | None = None) -> I
     ``reason`` is what its page says of a stop that no person asked for (`decide.OWN_ENDS`).
     """
     with transaction.atomic():
-        row = _locked(actor, instance)
-        _refuse_when_going(row)
+        row = locked(actor, instance)
+        refuse_when_going(row)
         _stop(row, actor, reason)
     return row
 
@@ -146,9 +147,11 @@ def stop_those_of(user_id: UUID, queue_ids: Collection[UUID] | None, actor: Acto
 def restart(*, actor: Actor, instance: Instance) -> Instance:
     """Stop and start again with a new key; the quota is kept meanwhile. Of a stopped one it is a start."""
     with transaction.atomic():
-        row = _locked(actor, instance)
+        row = locked(actor, instance)
         if row.state not in LAUNCHED:
             return start(actor=actor, instance=row)
+        if row.pending:
+            hold_for_next_start(actor, row)
         _to_stopping(row, actor, desired=Desired.RUNNING, verb="instance.restart")
         reconciling.hint(KIND, row.pk)
     return row
@@ -157,7 +160,7 @@ def restart(*, actor: Actor, instance: Instance) -> Instance:
 def delete(*, actor: Actor, instance: Instance) -> Instance:
     """Take it away for good. Its home and other volumes stay; what lived in memory is lost."""
     with transaction.atomic():
-        row = _locked(actor, instance)
+        row = locked(actor, instance)
         if row.state in {S.DELETING, S.DELETED}:
             return row
         transition(
@@ -176,38 +179,6 @@ def delete(*, actor: Actor, instance: Instance) -> Instance:
         )
         transaction.on_commit(lambda: crashpoints.reach("instance-delete-committed"))
         reconciling.hint(KIND, row.pk)
-    return row
-
-
-def change(
-    *,
-    actor: Actor,
-    instance: Instance,
-    size: choices.Reference | None = None,
-    image: choices.Reference | None = None,
-) -> Instance:
-    """Give it another size or image; it must be stopped, since a running program cannot move. Raises ``Conflict``."""
-    with transaction.atomic():
-        row = _locked(actor, instance)
-        _refuse_when_going(row)
-        if not row.at_rest:
-            raise Conflict(
-                _("The instance “%(name)s” is %(state)s; its size and image can be changed when it is stopped.")
-                % {"name": row.name, "state": row.state_label},
-                code="not_stopped",
-                next=_("Stop it first."),
-            )
-        before = {"size": row.size.name, "image": row.image.name}
-        if size is not None:
-            row.size = choices.size(actor, size)
-            _refuse_what_never_fits(actor, row.queue, row.size)
-        if image is not None:
-            row.image = choices.image_or_own(actor, row.queue, image, "")
-        after = {"size": row.size.name, "image": row.image.name}
-        if after != before:
-            row.save(update_fields=["size", "image", "updated_at"])
-            audit.record(actor=actor, verb="instance.change", obj=row, detail={"from": before, "to": after})
-            live.announce(row)
     return row
 
 
@@ -238,11 +209,11 @@ def _insert(
         image=image,
         size=size,
         home=home,
+        options=set_up.stored(),
         state=S.STARTING,
         state_since=now,
         launch=1,
         due_at=now + reconciling.UNDER_WAY,
-        options=set_up.stored(),
         **launching.first_values(),
         **ssh.fresh_host_key(),
     )
@@ -262,7 +233,8 @@ def _mount(instance: Instance, mounts: Sequence[choices.Wanted]) -> None:
     )
 
 
-def _locked(actor: Actor, instance: Instance) -> Instance:
+def locked(actor: Actor, instance: Instance) -> Instance:
+    """The row for the rest of the transaction. Raises ``NotFound`` and ``Forbidden`` for whoever may not act on it."""
     access.hold(actor, instance.queue)
     rows = Instance.objects.for_actor(actor).select_for_update(of=("self",))
     row: Instance | None = rows.select_related("queue__cluster", "size", "image").filter(pk=instance.pk).first()
@@ -309,10 +281,15 @@ def _again_after_stop(row: Instance, actor: Actor, *, verb: str) -> None:
     audit.record(actor=actor, verb=verb, obj=row, detail={"while": S.STOPPING})
 
 
-def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID) -> None:
+def hold_for_next_start(actor: Actor, row: Instance) -> None:
+    """Hold the quota for the next launch of a locked row, and for what still runs of the present one."""
+    _reserve(actor, row.queue, row.size, row.pk, amount=pending.to_hold(row))
+
+
+def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID, *, amount: Amount | None = None) -> None:
     """Hold the quota; a refusal names the size that would fit, which is the smallest change of all."""
     try:
-        ledger.reserve(queue_id=queue.pk, kind=KIND, object_id=pk, amount=size.amount)
+        ledger.reserve(queue_id=queue.pk, kind=KIND, object_id=pk, amount=amount or size.amount)
     except OverQuota as refusal:
         smaller = forecast.size_that_fits(actor, queue, below=size)
         if smaller is None:
@@ -325,7 +302,8 @@ def _reserve(actor: Actor, queue: Queue, size: Size, pk: UUID) -> None:
         ) from refusal
 
 
-def _refuse_what_never_fits(actor: Actor, queue: Queue, size: Size) -> None:
+def refuse_what_never_fits(actor: Actor, queue: Queue, size: Size) -> None:
+    """Raise ``Invalid`` when no node of the cluster is large enough."""
     answer = room.will_fit(queue.cluster, size.amount)
     if answer.verdict is not Verdict.NEVER:
         return
@@ -341,7 +319,8 @@ def _refuse_what_never_fits(actor: Actor, queue: Queue, size: Size) -> None:
     )
 
 
-def _refuse_when_going(row: Instance) -> None:
+def refuse_when_going(row: Instance) -> None:
+    """Raise ``Conflict`` when it is being deleted."""
     if row.state in {S.DELETING, S.DELETED}:
         raise Conflict(
             _("The instance “%(name)s” is being deleted.") % {"name": row.name},

@@ -244,9 +244,12 @@ def usages(queues: Iterable[Queue]) -> dict[UUID, Usage]:
     return {queue.pk: _usage(sums.get(queue.pk, {}), limits(queue)) for queue in queues}
 
 
-def would_fit(queue: Queue, amount: Amount) -> Fit:
-    """Whether ``amount`` would be let in now. An answer for people; `reserve` decides."""
-    used = _sums([queue.pk]).get(queue.pk, {})
+def would_fit(queue: Queue, amount: Amount, *, except_for: tuple[str, UUID] | None = None) -> Fit:
+    """Whether ``amount`` would be let in now. An answer for people; `reserve` decides.
+
+    ``except_for`` (kind and id) would give back what it holds.
+    """
+    used = _sums([queue.pk], except_for=except_for or _NOBODY).get(queue.pk, {})
     return fit(queue_name=queue.name, asked=amount, used=used, limit=limits(queue))
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from apps.core.errors import Conflict, Invalid, OverQuota
 from apps.core.models import AuditEntry
-from apps.instances import services
+from apps.instances import changing, services
+from apps.instances.changing import Wishes
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from apps.tenants import ledger
@@ -287,15 +288,15 @@ def test_nothing_starts_while_it_is_being_deleted(world: World) -> None:
         services.start(actor=world.actor, instance=instance)
 
 
-def test_another_size_is_for_stopped_ones_alone(world: World) -> None:
+def test_another_size_of_one_that_runs_needs_a_word_of_when(world: World) -> None:
     instance = world.running()
     with pytest.raises(Conflict):
-        services.change(actor=world.actor, instance=instance, size="large")
+        changing.change(actor=world.actor, instance=instance, wishes=Wishes(size="large"))
     services.stop(actor=world.actor, instance=instance)
     world.reconcile(instance)
     world.cluster.remove_pod()
     world.reconcile(instance)
-    services.change(actor=world.actor, instance=instance, size="large")
+    changing.change(actor=world.actor, instance=instance, wishes=Wishes(size="large"))
     services.start(actor=world.actor, instance=instance)
     held = ledger.held(kind="instance", object_id=instance.pk)
     assert held is not None
