@@ -62,7 +62,8 @@ class ClusterItem(StatefulItem):
 class ClusterChange(serializers.Serializer[Any]):
     """How instances are reached and where volumes come from.
 
-    `exposure` is `ingress`, or `httproute` with the Gateway that routes are attached to. Changed while instances run,
+    `exposure` is `ingress`, `gateway` (the portal's own), or `httproute` with the Gateway that routes are attached to.
+    Changed while instances run,
     each gets its new route at once and loses the old one after that.
     """
 

@@ -93,6 +93,7 @@ class Examination:
     def _read(self) -> Generator[Line, None, list[Obj]]:
         """Lines about what the cluster lists; returns its storage classes."""
         by_ingress = self.cluster.exposure == Exposure.INGRESS
+        by_gateway_api = self.cluster.exposure == Exposure.HTTPROUTE
         storage = self._list("StorageClass")
         yield _line_or(storage, "storage_class", lambda found: facts.default_storage(found, chosen=self._storage_class))
         yield _line_or(
@@ -105,9 +106,9 @@ class Examination:
         yield _line_or(
             classes,
             "gateway",
-            lambda found: facts.gateway(versions, found, needed=not by_ingress),
+            lambda found: facts.gateway(versions, found, needed=by_gateway_api),
         )
-        if versions and not by_ingress:
+        if versions and by_gateway_api:
             yield from self._gateway(classes)
         nodes = self._list("Node")
         measured = self._list("NodeMetrics")

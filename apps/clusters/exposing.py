@@ -12,9 +12,10 @@ from apps.clusters.models import Cluster, Exposure
 from kubekit.names import is_dns_label, is_dns_name
 from kubekit.specs import GatewayRef
 
+#: What leads to one instance, by exposure; to the portal's own gateway one route leads for all of them, made once.
+ROUTE_KINDS: Mapping[str, str] = {Exposure.INGRESS: "Ingress", Exposure.HTTPROUTE: "HTTPRoute", Exposure.GATEWAY: ""}
 #: A route says all of this, so that a change of any reaches the routes that are there.
 OPTIONS = ("exposure", "ingress_class", "gateway_namespace", "gateway_name", "gateway_listener")
-ROUTE_KINDS: Mapping[str, str] = {Exposure.INGRESS: "Ingress", Exposure.HTTPROUTE: "HTTPRoute"}
 Handler = Callable[[UUID, str], None]
 _handlers: list[Handler] = []
 
@@ -33,7 +34,7 @@ def announce_change(cluster_pk: UUID, *, before: str, after: str) -> None:
 
 
 def gateway_of(cluster: Cluster) -> GatewayRef | None:
-    """What HTTPRoutes are attached to; None where instances are reached by Ingress.
+    """What HTTPRoutes are attached to; None where instances are reached otherwise.
 
     Raises ``kubekit.errors.SpecError`` for a row that names no Gateway.
     """
@@ -48,12 +49,14 @@ def errors_of(options: Mapping[str, Any], *, embedded: bool) -> dict[str, str]:
     """What is wrong with these settings of a cluster, by field."""
     exposure = options.get("exposure", Exposure.INGRESS)
     if exposure not in Exposure.values:
-        return {"exposure": _("Choose ingress or httproute.")}
-    if exposure == Exposure.INGRESS:
+        return {"exposure": _("Choose ingress, httproute or gateway.")}
+    if exposure != Exposure.HTTPROUTE:
         return {}
     if embedded:
         return {
-            "exposure": _("The embedded cluster knows Ingress alone: it does not serve the Gateway API. Leave Ingress.")
+            "exposure": _(
+                "The embedded cluster does not serve the Gateway API. Choose Ingress or the portal's own gateway."
+            )
         }
     errors: dict[str, str] = {}
     if not is_dns_label(options.get("gateway_namespace", "")):

@@ -49,8 +49,10 @@ class SettingsForm(forms.Form):
         choices=Exposure.choices,
         initial=Exposure.INGRESS,
         help_text=gettext_lazy(
-            "Changed while instances run, each gets its new route at once, and its old one goes after that: nobody has "
-            "to stop anything. The permissions for both kinds are needed meanwhile."
+            "An Ingress or an HTTPRoute is made for each instance. To the portal's own gateway leads one route for "
+            "*.domain, which you make once; nothing in the cluster changes when an instance starts. Changed while "
+            "instances run, each is reached in the new way at once, and its old route goes after that: nobody has to "
+            "stop anything. The permissions for both kinds of routes are needed meanwhile."
         ),
     )
     gateway_namespace = forms.CharField(

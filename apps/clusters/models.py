@@ -21,10 +21,11 @@ SOFT_LIMITS_LABEL = "localkube.io/limits"
 
 
 class Exposure(models.TextChoices):
-    """How instances become reachable from a browser: one route of this kind for each."""
+    """How instances become reachable from a browser: one route of this kind for each, or one for all of them."""
 
     INGRESS = "ingress", _("Ingress")
     HTTPROUTE = "httproute", _("HTTPRoute (Gateway API)")
+    GATEWAY = "gateway", _("the portal's own gateway")
 
 
 def ingress_namespaces() -> list[str]:

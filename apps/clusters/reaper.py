@@ -107,7 +107,7 @@ def reap_all() -> None:
 def reap(cluster: Cluster) -> list[Orphan]:
     """Record what is new, remove what has been an orphan for the grace; the removed ones."""
     connection = access.connect(cluster)
-    unneeded = set(ROUTE_KINDS.values()) - {ROUTE_KINDS[cluster.exposure]}
+    unneeded = set(ROUTE_KINDS.values()) - {ROUTE_KINDS[cluster.exposure], ""}
     found = [orphan for reapable in _registry.values() for orphan in _orphans(connection, reapable, unneeded=unneeded)]
     now = timezone.now()
     rows = Orphan.objects.as_system().filter(cluster=cluster)

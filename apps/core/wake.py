@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import psycopg
 from django.db import DatabaseError, connection
@@ -13,6 +14,8 @@ log = logging.getLogger(__name__)
 DUE = "mlportal_due"
 SCHEDULE = "mlportal_schedule"
 CLUSTERS = "mlportal_clusters"
+INSTANCES = "mlportal_instances"
+"""Rung by the database itself, with the id of an instance whose launch, pod or state changed; empty: read them all."""
 
 
 def notify(channel: str) -> None:
@@ -31,6 +34,14 @@ def ring_sweep() -> None:
         connection.close()
 
 
+async def link() -> psycopg.AsyncConnection[Any]:
+    """A connection to listen on, with the settings of Django's."""
+    params = connection.get_connection_params()
+    wanted = {"host", "port", "user", "password", "dbname", "sslmode", "options"}
+    settings = {key: params[key] for key in params if params[key] and (key in wanted or key.startswith("keepalives"))}
+    return await psycopg.AsyncConnection.connect(**settings, autocommit=True)
+
+
 class Alarms:
     """One listening connection for all loops of the process.
 
@@ -43,20 +54,15 @@ class Alarms:
 
     async def listen(self, stop: asyncio.Event) -> None:
         """Keep the connection until ``stop``; the control process runs this as a loop of its own."""
-        params = connection.get_connection_params()
-        wanted = {"host", "port", "user", "password", "dbname", "sslmode", "options"}
-        settings = {
-            key: params[key] for key in params if params[key] and (key in wanted or key.startswith("keepalives"))
-        }
-        async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as link:
+        async with await link() as line:
             for channel in self._events:
-                await link.execute(f"LISTEN {channel}")
+                await line.execute(f"LISTEN {channel}")
             for event in self._events.values():
                 event.set()
             closing = asyncio.create_task(stop.wait())
-            closing.add_done_callback(lambda _: asyncio.get_running_loop().create_task(link.close()))
+            closing.add_done_callback(lambda _: asyncio.get_running_loop().create_task(line.close()))
             try:
-                async for message in link.notifies():
+                async for message in line.notifies():
                     self._events[message.channel].set()
             except psycopg.OperationalError:
                 if not stop.is_set():

@@ -172,3 +172,49 @@ def shared_with(actor: Actor) -> QuerySet[Any]:
     """Ids of the instances that the actor may look at for a time, as a subquery."""
     rows = InstanceViewer.objects.as_system().filter(person_id=actor.user_id, until__gt=timezone.now())
     return rows.values("instance_id")
+
+
+class OpenPort(models.Model):
+    """A port of an instance that its owner opened: ``p<number>--i-<id>.<apps domain>`` leads to it, for the owner and
+    for its guests."""
+
+    instance = models.ForeignKey(Instance, on_delete=models.CASCADE, related_name="open_ports")
+    number = models.PositiveIntegerField(_("port"))
+    label = models.CharField(_("what it is"), max_length=40, blank=True, default="")
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["instance", "number"], name="instance_port_once")]
+        ordering = ["number"]
+
+    def __str__(self) -> str:
+        return f"port {self.number}"
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Members of the team, and the guests."""
+        guest = Q(pk__in=PortGuest.objects.as_system().filter(person_id=actor.user_id).values("port_id"))
+        return EVERYTHING if actor.is_admin else guest | Q(instance__queue__team_id__in=team_ids(actor))
+
+
+class PortGuest(models.Model):
+    """A person who may use an open port until a moment."""
+
+    port = models.ForeignKey(OpenPort, on_delete=models.CASCADE, related_name="guests")
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    until = models.DateTimeField()
+
+    objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["port", "person"], name="port_guest_once")]
+
+    def __str__(self) -> str:
+        return f"{self.person_id} uses {self.port_id}"
+
+    @classmethod
+    def visible_to(cls, actor: Actor) -> Q:
+        """Members of the team, and whom it concerns."""
+        mine = Q(person_id=actor.user_id) | Q(port__instance__queue__team_id__in=team_ids(actor))
+        return EVERYTHING if actor.is_admin else mine

@@ -2,8 +2,9 @@
 
 Writes: a new instance is Secret, Service, Ingress and StatefulSet (four applies, no read); a later start is key, route
 and StatefulSet (three). The StatefulSet comes last, so that what runs can be reached. A stop is route and replicas 0
-(two, the route first). The key that the Secret still holds opens nothing then: its launch has no route, its pod ends,
-and the next launch writes another before its pod. After its writes a round ends; the watch tells what comes of them.
+(two, the route first). Where the portal's own gateway leads to instances each is one less: it reads the row. The key
+that the Secret still holds opens nothing then: its launch has no route, its pod ends, and the next launch writes
+another before its pod. After its writes a round ends; the watch tells what comes of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, pending, rerouting, rotating, selectors, ssh, strays
+from apps.instances import launching, looking, rerouting, rotating, selectors, ssh, strays
 from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -77,10 +78,20 @@ def plan(instance: Instance) -> tuple[Step, ...]:
         return ()
     if instance.state in LAUNCHED:
         is_new = not instance.stateful_set_uid or instance.failures > 0
-        return NEW if is_new else START
+        return _routed(instance, NEW if is_new else START)
     if instance.state in {InstanceState.STOPPING, InstanceState.FAILED}:
-        return STOP
-    return DELETE if instance.state == InstanceState.DELETING else ()
+        return _routed(instance, STOP)
+    return _routed(instance, DELETE) if instance.state == InstanceState.DELETING else ()
+
+
+def _routed(instance: Instance, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The same; where instances need no route only one of a kind that was chosen before is taken away."""
+    if rerouting.kind_of(instance):
+        return steps
+    others = tuple(step for step in steps if step not in {Step.APPLY_ROUTE, Step.DELETE_ROUTE})
+    if not rerouting.former_kinds(instance, ""):
+        return others
+    return (*others, Step.DELETE_ROUTE) if steps in (NEW, START) else (Step.DELETE_ROUTE, *others)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +187,8 @@ def _apply_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -
 
 
 def _delete_route(instance: Instance, spec: InstanceSpec, cluster: KubeCluster) -> None:
-    _delete(spec.route_kind, instance, spec, cluster)
+    if spec.routed:
+        _delete(spec.route_kind, instance, spec, cluster)
     _delete_former_routes(instance, spec, cluster)
 
 
@@ -243,7 +255,7 @@ def _note_written(instance: Instance, written: Written, claim: Claim) -> datetim
     uids = dict(written.uids)
     if "StatefulSet" in uids:
         values["stateful_set_uid"] = uids.pop("StatefulSet")
-    gone = [former for kind in uids for former in rerouting.former_kinds(instance, kind)]
+    gone = rerouting.former_kinds(instance, rerouting.kind_of(instance)) if instance.state in LAUNCHED else []
     known = {kind: uid for kind, uid in instance.object_uids.items() if kind not in gone}
     values["object_uids"] = {**known, **uids}
     look_at = timezone.now() + timedelta(seconds=AFTER_WRITES_S)
@@ -292,7 +304,6 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
 
 def _come_to_rest(instance: Instance, claim: Claim) -> None:
     """No pod is left: start the next launch when one was asked for meanwhile, else give the quota back."""
-    pending.put_in_force(instance)
     if instance.state == InstanceState.STOPPED and instance.wants_to_run:
         launching.begin(instance, actor=RECONCILER, claim=claim)
     else:

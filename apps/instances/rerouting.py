@@ -5,17 +5,21 @@ from __future__ import annotations
 from uuid import UUID
 
 from apps.clusters.exposing import ROUTE_KINDS
-from apps.core import reconciling
+from apps.core import reconciling, wake
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import LAUNCHED, InstanceState
 
 
 def former_kinds(instance: Instance, kind: str) -> list[str]:
-    """The kinds of routes, other than ``kind``, of which one is or may be there for the instance; none when ``kind``
-    is no route."""
-    routes = set(ROUTE_KINDS.values())
-    return sorted(routes.intersection(instance.object_uids) - {kind}) if kind in routes else []
+    """The kinds of routes, other than ``kind``, of which one is or may be there for the instance. ``kind`` is empty
+    where instances need none."""
+    return sorted(set(ROUTE_KINDS.values()).intersection(instance.object_uids) - {kind})
+
+
+def kind_of(instance: Instance) -> str:
+    """The kind of route that leads to it now, empty where it needs none."""
+    return ROUTE_KINDS[instance.queue.cluster.exposure]
 
 
 def reroute(cluster_pk: UUID, left: str) -> None:
@@ -36,3 +40,4 @@ def reroute(cluster_pk: UUID, left: str) -> None:
             reconciling.hint(KIND, instance.pk)
         if values:
             Instance.objects.as_system().filter(pk=instance.pk).update(**values)
+    wake.notify(wake.INSTANCES)  # the gateway leads to those of this cluster from now on, or no longer

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from apps.catalog.models import Size
-from apps.clusters.exposing import gateway_of
+from apps.clusters.exposing import ROUTE_KINDS, gateway_of
 from apps.clusters.installation import install_id
 from apps.core.secret import MASK
 from apps.instances import options
@@ -88,6 +88,7 @@ def spec_of(instance: Instance) -> InstanceSpec:
         env=chosen.environment(),
         ingress_class=cluster.ingress_class or None,
         gateway=gateway_of(cluster),
+        routed=bool(ROUTE_KINDS[cluster.exposure]),
         placement=Placement(host_users=False if cluster.user_namespaces else None),
         grace_s=GRACE_S,
         named_after=instance.named_after,
@@ -107,4 +108,4 @@ def objects_of(instance: Instance) -> list[Obj]:
     secret["data"] = dict.fromkeys(hidden, MASK)
     replicas = 1 if instance.wants_to_run else 0
     found = [secret, build.stateful_set(spec, replicas=replicas), build.service(spec)]
-    return [*found, build.route(spec)] if replicas else found
+    return [*found, build.route(spec)] if replicas and spec.routed else found

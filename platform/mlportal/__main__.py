@@ -15,6 +15,7 @@ ALONE = {
     "worker": "reconcile what was changed",
     "control": "schedule, watch clusters, collect logs, sweep",
     "sshgateway": "the entrance to instances by SSH",
+    "gateway": "the way to instances where one route leads to all of them",
 }
 """What a container runs: one program, with databases, cluster and entrance given from outside."""
 
@@ -27,8 +28,8 @@ def main() -> int:
     actions.add_parser("prepare", help="tables, static files, first records (part of every start)")
     for name, what in ALONE.items():
         action = actions.add_parser(name, help=f"{what}, without the rest (for containers)")
-        if name in {"web", "sshgateway"}:
-            what = "plain HTTP" if name == "web" else "SSH"
+        if name in {"web", "sshgateway", "gateway"}:
+            what = "SSH" if name == "sshgateway" else "plain HTTP"
             action.add_argument("--listen", required=True, metavar="ADDRESS:PORT", help=f"where to serve {what}")
     migrations = actions.add_parser("migrations", help="write what changed in the models as migrations")
     migrations.add_argument("apps", nargs="*", metavar="APP")

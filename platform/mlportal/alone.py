@@ -48,6 +48,8 @@ def run(action: str, *, listen: str = "") -> int:
     programs = import_module("mlportal.programs")
     if action == "web":
         programs.web(listen)
+    elif action == "gateway":
+        programs.gateway(listen=listen)
     elif action == "sshgateway":
         if not environment.ssh_host_key_file.is_file():
             return _refuse(

@@ -109,6 +109,11 @@ class Home:
         """One socket for each instance's host, mode 0600: the cluster's to make, Caddy's to find."""
         return self.run / "hosts"
 
+    @property
+    def gateway_socket(self) -> Path:
+        """The gateway's HTTP, mode 0600: Caddy's to reach, for hosts of instances that have no socket of their own."""
+        return self.run / "gateway.sock"
+
     def ready_file(self, name: str) -> Path:
         """Written by a program of the portal once it works."""
         return self.run / f"{name}.ready"

@@ -163,6 +163,17 @@ def ssh_listener(environment: Environment) -> socket.socket | None:
         return None
 
 
+def unix_listener(path: Path) -> socket.socket:
+    """A unix socket of mode 0600 that listens already, for a program that starts with the first connection."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+        path.chmod(0o600)
+        made.listen(1024)
+        made.setblocking(False)
+        return socket.socket(fileno=fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _ABOVE_CHILDREN))
+
+
 def can_listen(address: str, port: int) -> bool:
     """Whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -90,6 +90,12 @@ def sshgateway(listener: socket.socket | None = None, *, listen: str = "") -> No
     )
 
 
+def gateway(listener: socket.socket | None = None, *, listen: str = "") -> None:
+    """The way to instances by one static route, at a socket or at ADDRESS:PORT. One that was woken ends when nobody is
+    left."""
+    import_module("apps.instances.gateway.serving").run(listener or _port(listen), stays=listener is None)
+
+
 def control() -> None:
     """Schedule, watch clusters, collect logs, sweep."""
     ready = settings.ENVIRONMENT.home.ready_file("control")

@@ -24,10 +24,13 @@ from mlportal.supervise import Supervised
 _BACKENDS, _FRONT, _CLUSTER, _PORTAL = 1, 2, 3, 4
 
 
-def supervised(environment: Environment, *, ssh: socket.socket | None = None) -> list[Supervised]:
+def supervised(
+    environment: Environment, *, ssh: socket.socket | None = None, gateway: socket.socket | None = None
+) -> list[Supervised]:
     """All programs for these settings, in the order in which they are worth starting.
 
-    ``ssh`` is the listening socket of the entrance by SSH, which starts with the first connection.
+    ``ssh`` is the listening socket of the entrance by SSH, ``gateway`` that of the gateway: they start with the first
+    connection.
     """
     home = environment.home
     prepared = stamps.read(home.root / "stamps.json") == stamps.current(environment) and environment.database_embedded
@@ -45,6 +48,7 @@ def supervised(environment: Environment, *, ssh: socket.socket | None = None) ->
         web=home.web_socket,
         apps_domain=environment.apps_domain,
         hosts=home.hosts,
+        gateway=home.gateway_socket,
     )
     programs.append(Supervised(program=front, stage=_FRONT))
     if environment.cluster_embedded:
@@ -66,9 +70,10 @@ def supervised(environment: Environment, *, ssh: socket.socket | None = None) ->
             load=preload_kubernetes,
         )
         programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
-    if ssh is not None:
-        task = _ours(environment, "sshgateway", load=preload_kubernetes, wakes=ssh)
-        programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
+    for name, listener in (("sshgateway", ssh), ("gateway", gateway)):
+        if listener is not None:
+            task = _ours(environment, name, load=preload_kubernetes, wakes=listener, stop_wait_s=30.0)
+            programs.append(Supervised(program=task, stage=_PORTAL, needs=needs))
     return programs
 
 

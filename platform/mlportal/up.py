@@ -37,7 +37,7 @@ def main() -> int:
             if listener is not None:
                 sshhost.ensure(environment.ssh_host_key_file)
             failure = supervise.run(
-                stack.supervised(environment, ssh=listener),
+                stack.supervised(environment, ssh=listener, gateway=preflight.unix_listener(home.gateway_socket)),
                 home=home.root,
                 log=home.log,
                 record=home.processes_file,

@@ -37,13 +37,14 @@ def change(client: Client, cluster: Cluster, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("address", ["/clusters/new", "settings"])
-def test_the_form_offers_both_and_says_what_becomes_of_running_instances(client: Client, address: str) -> None:
+def test_the_form_offers_all_three_and_says_what_becomes_of_running_instances(client: Client, address: str) -> None:
     cluster = make.cluster()
     page = client.get(address if address.startswith("/") else f"/clusters/{cluster.pk}/{address}").content.decode()
     assert '<option value="ingress" selected>' in page and '<option value="httproute">' in page
+    assert '<option value="gateway">the portal&#x27;s own gateway</option>' in page
     for name in ("gateway_namespace", "gateway_name", "gateway_listener", "ingress_class"):
         assert f'data-field="{name}"' in page
-    assert "each gets its new route at once" in page
+    assert "each is reached in the new way at once" in page
     assert "clusters/form.js" in page, "it asks only what belongs to the choice"
 
 
@@ -69,6 +70,15 @@ def test_rest_chooses_and_tells_administrators_alone(client: Client) -> None:
     other.force_login(make.user())
     shown = other.get(f"/api/v1/clusters/{cluster.pk}").json()
     assert [shown[name] for name in told] == [None] * 4
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_the_portals_own_gateway_needs_no_more_than_its_name(client: Client, embedded: bool) -> None:
+    cluster = make.cluster()
+    Cluster.objects.as_system().filter(pk=cluster.pk).update(embedded=embedded, ingress_class="nginx")
+    assert change(client, cluster, exposure="gateway").json()["exposure"] == "gateway"
+    page = client.get(f"/clusters/{cluster.pk}").content.decode()
+    assert "the portal&#x27;s own gateway" in page and "nginx" not in page, "whose class nothing asks for"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +183,18 @@ def test_without_the_gateway_api_that_is_what_is_missing(cluster: Cluster, serve
     assert not [line for line in row.lines if line["topic"] in ("gateway_parent", "gateway_listener")]
 
 
+def test_with_the_portals_own_gateway_neither_way_must_be_there(server: ProbedCluster) -> None:
+    cluster = make.cluster()
+    Cluster.objects.as_system().filter(pk=cluster.pk).update(exposure="gateway")
+    cluster.refresh_from_db()
+    server.gateway_api = ()
+    for key in [key for key in server.objects if key[0] == "IngressClass"]:
+        del server.objects[key]
+    row = carry_out(cluster)
+    assert not [line for line in row.lines if line["topic"] in ("gateway", "ingress") and line["result"] == "missing"]
+    assert ("get", "Gateway") not in server.calls
+
+
 def test_by_ingress_no_gateway_is_looked_for(server: ProbedCluster) -> None:
     row = carry_out(make.cluster())
     assert not [line for line in row.lines if line["topic"] in ("gateway_parent", "gateway_listener")]
@@ -186,6 +208,8 @@ def test_by_ingress_no_gateway_is_looked_for(server: ProbedCluster) -> None:
         ("ingress", "HTTPRoute", "httproutes.gateway.networking.k8s.io", False),
         ("httproute", "HTTPRoute", "httproutes.gateway.networking.k8s.io", True),
         ("httproute", "Ingress", "ingresses.networking.k8s.io", False),
+        ("gateway", "Ingress", "ingresses.networking.k8s.io", False),
+        ("gateway", "HTTPRoute", "httproutes.gateway.networking.k8s.io", False),
     ],
 )
 def test_only_the_routes_that_the_cluster_uses_must_be_allowed(

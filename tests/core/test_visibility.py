@@ -44,7 +44,7 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
     """How to make one row of each model that belongs to a team or a person: ``(queue, owner) -> row``."""
     from apps.catalog.models import Image, ImageTeam, Size
     from apps.instances.lifetime.rows import Lifetime
-    from apps.instances.models import Instance, InstanceViewer
+    from apps.instances.models import Instance, InstanceViewer, OpenPort, PortGuest
     from apps.storage.models import Volume
     from apps.tenants.models import ApiToken, LifetimeRule, Membership, Reservation, SshKey
 
@@ -65,8 +65,14 @@ def _rows() -> dict[str, Callable[[Any, Any], Any]]:
         until = timezone.now() + timedelta(days=1)
         return InstanceViewer.objects.create(instance=instance, person=make.user(), until=until)
 
+    def guest(queue: Any, owner: Any) -> Any:
+        port = OpenPort.objects.create(instance=viewer(queue, owner).instance, number=8080)
+        return PortGuest.objects.create(port=port, person=owner, until=timezone.now() + timedelta(days=1))
+
     return {
         "ImageTeam": hidden,
+        "OpenPort": lambda queue, owner: guest(queue, owner).port,
+        "PortGuest": guest,
         "InstanceViewer": viewer,
         "Instance": lambda queue, owner: viewer(queue, owner).instance,
         "Lifetime": lambda queue, owner: Lifetime.objects.create(instance=viewer(queue, owner).instance),
@@ -100,6 +106,8 @@ SEEN = {
     "Instance": (True, True, False, True),
     "InstanceViewer": (True, True, False, True),
     "ImageTeam": (True, True, False, True),
+    "OpenPort": (True, True, False, True),
+    "PortGuest": (True, True, False, True),
     "Image hidden": (True, True, False, True),
     "Image of nobody": (False, False, False, True),
     "Image of a team": (True, True, False, True),

@@ -6,17 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from apps.clusters.models import Cluster
 from apps.instances import stages
 from apps.instances.models import Instance
 from apps.instances.reconcile import DELETE, NEW, START, STOP, plan
 from apps.instances.states import INSTANCE_STATES, LAUNCHED, InstanceState
+from apps.tenants.models import Queue
 
 S = InstanceState
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def row(state: str, **columns: object) -> Instance:
-    return Instance(**{"state": state, "generation": 2, "observed_generation": 1, **columns})
+    return Instance(
+        **{"queue": Queue(cluster=Cluster()), "state": state, "generation": 2, "observed_generation": 1, **columns}
+    )
 
 
 def test_every_state_has_steps_and_a_word_and_only_deleted_is_the_end() -> None:

@@ -128,6 +128,7 @@ class TestCaddy:
             web=folder / "web.sock",
             apps_domain="apps.localhost",
             hosts=folder / "hosts",
+            gateway=folder / "gateway.sock",
         )
         with started(program, log=folder / "log"):
             yield program
@@ -153,6 +154,33 @@ class TestCaddy:
 
     def test_a_host_of_the_apps_domain_never_shows_the_portal(self, server, port):
         assert self.get(port, f"i-unknown.apps.localhost:{port}") == (404, caddy.NO_INSTANCE)
+
+    @pytest.mark.parametrize(
+        ("host", "gets"),
+        [
+            ("i-0123456789abcdef0123456789abcdef.apps.localhost", "gateway"),
+            ("p8080--i-0123456789abcdef0123456789abcdef.apps.localhost", "gateway"),
+            ("i-0123456789abcdef0123456789abcdef.apps.another.example", "gateway"),
+            ("i-0123456789abcdef0123456789abcde.apps.localhost", "nothing"),
+        ],
+    )
+    def test_hosts_of_instances_without_a_socket_are_the_gateways(self, folder, server, port, host, gets):
+        with socket.socket(socket.AF_UNIX) as gateway:
+            gateway.bind(str(folder / "gateway.sock"))
+            gateway.listen()
+            answered = threading.Thread(target=self._answer_once, args=(gateway,), daemon=True)
+            answered.start()
+            if gets == "gateway":
+                assert self.get(port, f"{host}:{port}") == (200, "gateway")
+            else:
+                assert self.get(port, f"{host}:{port}") == (404, caddy.NO_INSTANCE)
+
+    @staticmethod
+    def _answer_once(listener):
+        connection, _ = listener.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\ngateway")
+        connection.close()
 
     def test_routes_written_by_the_cluster_serve_their_host_alone(self, folder, server, port):
         answer = {"handler": "static_response", "status_code": 200, "body": "instance"}

@@ -6,18 +6,14 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
-from apps.clusters import access
-from apps.clusters.models import Cluster
 from apps.core.control import in_thread
+from apps.instances import podways
 from apps.instances.sshgate.doors import Door
-from kubekit import names
 from kubekit.build.instance import SSH_PORT
-from kubekit.client import Cluster as KubeCluster
-from kubekit.errors import KubeError, NotFound, Unreachable
-from kubekit.streams import Streams
+from kubekit.errors import KubeError, NotFound
 from kubekit.tunnel import Tunnel
 
 log = logging.getLogger(__name__)
@@ -81,14 +77,12 @@ class Ways:
     """Opens conduits, with one connection pool for each cluster."""
 
     def __init__(self) -> None:
-        self._streams: dict[UUID, tuple[str, Streams]] = {}
+        self._pools = podways.Pools()
         self._around: dict[UUID, float] = {}
 
     async def close(self) -> None:
         """Close every pool."""
-        for _mark, streams in self._streams.values():
-            await streams.close()
-        self._streams.clear()
+        await self._pools.close()
 
     async def to(self, door: Door) -> Conduit:
         """A conduit to the instance's sshd. Raises ``KubeError``: ``NotFound`` when nothing listens there."""
@@ -103,12 +97,12 @@ class Ways:
         return await self._forwarded(door)
 
     async def _direct(self, door: Door) -> Conduit:
-        address = await in_thread(_address, door)
+        address = await in_thread(podways.address, door.cluster, door.namespace, door.pod, door.launch)
         async with asyncio.timeout(DIAL_S):
             return Direct(*await asyncio.open_connection(address, SSH_PORT, limit=4 * PIECE))
 
     async def _forwarded(self, door: Door) -> Conduit:
-        streams = await self._pool(door.cluster)
+        streams = await self._pools.of(door.cluster)
         async with AsyncExitStack() as stack:
             tunnel = await stack.enter_async_context(streams.port_forward(door.namespace, door.pod, SSH_PORT))
             async with asyncio.timeout(30):
@@ -116,25 +110,6 @@ class Ways:
             if not first:
                 raise NotFound("nothing listens on this port of the pod")
             return Forwarded(tunnel, first, stack.pop_all())
-
-    async def _pool(self, cluster: Cluster) -> Streams:
-        credentials = await in_thread(access.credentials_of, cluster)
-        present = access.mark(credentials)
-        known = self._streams.get(cluster.pk)
-        if known is None or known[0] != present:
-            # The former one goes with the connections that still use it.
-            known = self._streams[cluster.pk] = (present, Streams(credentials))
-        return known[1]
-
-
-def _address(door: Door) -> str:
-    """The pod's address, if it is the pod of this launch. Raises ``KubeError``."""
-    cluster: KubeCluster = access.connect(door.cluster)
-    pod: dict[str, Any] = cluster.get("Pod", door.namespace, door.pod)
-    labels, address = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("podIP")
-    if labels.get(names.GENERATION) != str(door.launch) or not address:
-        raise Unreachable("the pod of this launch has no address yet")
-    return str(address)
 
 
 def why_not(error: Exception) -> str:

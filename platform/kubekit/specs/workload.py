@@ -19,7 +19,8 @@ class InstanceSpec:
 
     ``mounts`` holds the home (a claim at /root) and chosen volumes. ``public_host`` is what a browser types
     (``host[:port]``) and ``host`` the same without the port, for the route: an HTTPRoute of ``gateway`` where one is
-    named, else an Ingress of ``ingress_class``. The key itself is not here: it goes to
+    named, else an Ingress of ``ingress_class``; none at all where it is not ``routed``, because one route leads all
+    hosts to the portal's own gateway. The key itself is not here: it goes to
     `kubekit.build.instance.secret`, so that a spec can be logged. ``named_after`` is the name that its objects are made
     of where that is no longer the one which the person reads.
     """
@@ -37,6 +38,7 @@ class InstanceSpec:
     ready_path: str = "/portal/ready"
     ingress_class: str | None = None
     gateway: GatewayRef | None = None
+    routed: bool = True
     tls_secret: str | None = None
     placement: Placement = field(default_factory=Placement)
     image_pull_policy: str = "IfNotPresent"
@@ -62,7 +64,9 @@ class InstanceSpec:
 
     @property
     def route_kind(self) -> str:
-        """The kind of the object that leads to it from outside."""
+        """The kind of the object that leads to it from outside; empty where it needs none."""
+        if not self.routed:
+            return ""
         return "Ingress" if self.gateway is None else "HTTPRoute"
 
     @property

