@@ -22,6 +22,7 @@ REKEYED = "/opt/venv/bin/mlportal-rekeyed"
 PUSH_TIMEOUT_S = 10.0
 
 _SCRIPT = f"""set -eu
+PATH="$PATH:/opt/mlportal/busybox"
 umask 077
 cd {LIVE_PATH}
 head -c "$1" > .key.new
@@ -41,13 +42,15 @@ def mount() -> Obj:
     return {"name": VOLUME, "mountPath": LIVE_PATH}
 
 
-async def push(streams: Streams, namespace: str, pod: str, container: str, key: str) -> None:
+async def push(streams: Streams, namespace: str, pod: str, container: str, key: str, *, shell: str = "/bin/sh") -> None:
     """Replace the key in a running container; it counts when this returns, and pushing it again does no harm.
+
+    ``shell`` is the one that reads the script: the image's own, or that of `kubekit.tools` where it may have none.
 
     Raises `KubeError`: when it is ``maybe_done``, nobody knows which of the two keys counts until it is pushed again.
     """
     data = key.encode()
-    command = ("/bin/sh", "-c", _SCRIPT, "mlportal-key", str(len(data)))
+    command = (shell, "-c", _SCRIPT, "mlportal-key", str(len(data)))
     code, _, errors = await streams.run(namespace, pod, container, command, stdin=data, timeout_s=PUSH_TIMEOUT_S)
     if code != 0:
         said = errors.decode("utf-8", "replace").strip()[-300:]

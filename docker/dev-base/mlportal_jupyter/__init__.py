@@ -6,6 +6,7 @@ An extension of Jupyter Server (handlers) and an identity provider; the entrypoi
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
 from typing import Any
@@ -32,7 +33,7 @@ def quiet_page(_handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
 
 def _link_jupyter_server_extension(server: Any) -> None:
     """Before any extension loads. Terminals are no login shells: those forget the image's PATH (/etc/profile)."""
-    server.terminado_settings = {"shell_command": ["/bin/bash"]}
+    server.terminado_settings = {"shell_command": [os.environ.get("SHELL") or "/bin/bash"]}
 
 
 _IN_ADDRESS = re.compile(r"((?:token|ticket|key)=)[^&\s]+")

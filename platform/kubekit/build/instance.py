@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
-from kubekit import keyfile, names
+from kubekit import keyfile, names, tools
 from kubekit.build import pod
 from kubekit.specs import KEY_PATH, GatewayRef, InstanceSpec, check_secret_key
 
@@ -66,7 +68,23 @@ def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
     }
     # Readable by the group alone: the pod's files belong to root and fsGroup.
     keys: Obj = {"name": "mlportal", "secret": {"secretName": spec.object_name, "defaultMode": 0o440}}
+    volumes = pod.volumes(spec.resources, spec.mounts, extra=[keys, keyfile.volume()])
     pod_labels = names.labels(spec.identity, "pod")
+    pod_spec = pod.pod_spec(
+        placement=spec.placement,
+        resources=spec.resources,
+        containers=[main],
+        pod_volumes=volumes,
+        grace_s=spec.grace_s,
+        restart_policy="Always",
+    )
+    if spec.tools_image is not None:
+        main["command"] = list(tools.COMMAND)
+        main["volumeMounts"].append(tools.mount())
+        volumes.append(tools.volume())
+        resources = pod.resource_lists(replace(spec.resources, gpus=0))
+        security = deepcopy(main["securityContext"])
+        pod_spec["initContainers"] = [tools.init_container(spec.tools_image, resources=resources, security=security)]
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -81,14 +99,7 @@ def stateful_set(spec: InstanceSpec, *, replicas: int) -> Obj:
             "selector": {"matchLabels": names.selector(spec.identity)},
             "template": {
                 "metadata": {"labels": pod_labels, "annotations": {names.DISPLAY_NAME: spec.identity.name}},
-                "spec": pod.pod_spec(
-                    placement=spec.placement,
-                    resources=spec.resources,
-                    containers=[main],
-                    pod_volumes=pod.volumes(spec.resources, spec.mounts, extra=[keys, keyfile.volume()]),
-                    grace_s=spec.grace_s,
-                    restart_policy="Always",
-                ),
+                "spec": pod_spec,
             },
         },
     }

@@ -46,7 +46,18 @@ RESERVED_PATHS = (
     "/usr",
     "/var",
 )
-RESERVED_TREES = ("/dev", "/etc", "/opt/venv", "/opt/python", "/proc", "/sys", "/usr", "/var/run", "/run")
+RESERVED_TREES = (
+    "/dev",
+    "/etc",
+    "/opt/mlportal",
+    "/opt/venv",
+    "/opt/python",
+    "/proc",
+    "/sys",
+    "/usr",
+    "/var/run",
+    "/run",
+)
 RESERVED_ENV = ("MLPORTAL_",)
 #: Prefixes whose resources a Kubernetes server never treats as extended resources.
 NATIVE_DOMAINS = ("kubernetes.io/", "requests.", "limits.")

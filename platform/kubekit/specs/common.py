@@ -122,7 +122,7 @@ class Mount:
         printable = path.isprintable() and ":" not in path and len(path) <= 255
         absolute = path.startswith("/") and not path.startswith("//") and posixpath.normpath(path) == path
         require(printable and absolute, "bad_path", "path", f"{path!r} is not a plain absolute path")
-        reserved = path in RESERVED_PATHS or any(path.startswith(tree + "/") for tree in RESERVED_TREES)
+        reserved = path in RESERVED_PATHS or any(f"{path}/".startswith(f"{tree}/") for tree in RESERVED_TREES)
         require(not reserved, "reserved_path", "path", f"{path} belongs to the system; choose a folder such as /data")
 
 

@@ -22,7 +22,8 @@ class InstanceSpec:
     named, else an Ingress of ``ingress_class``; none at all where it is not ``routed``, because one route leads all
     hosts to the portal's own gateway. The key itself is not here: it goes to
     `kubekit.build.instance.secret`, so that a spec can be logged. ``named_after`` is the name that its objects are made
-    of where that is no longer the one which the person reads.
+    of where that is no longer the one which the person reads. With a ``tools_image`` the portal's own entrypoint is put
+    beside ``image`` and run in place of its own (`kubekit.tools`).
     """
 
     identity: Identity
@@ -42,6 +43,7 @@ class InstanceSpec:
     tls_secret: str | None = None
     placement: Placement = field(default_factory=Placement)
     image_pull_policy: str = "IfNotPresent"
+    tools_image: str | None = None
     grace_s: int = 30
     named_after: str = ""
 
@@ -49,6 +51,8 @@ class InstanceSpec:
         object.__setattr__(self, "env", frozen(self.env))
         require_name(self.namespace, "namespace")
         check_image(self.image, self.image_pull_policy)
+        if self.tools_image is not None:
+            check_image(self.tools_image, self.image_pull_policy)
         check_env(self.env)
         check_mounts(self.mounts)
         require(names.is_dns_name(self.host), "bad_host", "host", f"{self.host!r} is not a host name")
