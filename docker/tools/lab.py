@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,7 +22,8 @@ LONGEST = 200
 def without(why: str, detail: str) -> None:
     """Go on as the entrypoint, in this process."""
     shell, entrypoint = str(TOOLS / "bin" / "sh"), str(TOOLS / "entrypoint")
-    os.execv(shell, [shell, entrypoint, "--without", why, " ".join(detail.split())[:LONGEST]])
+    words = [shell, entrypoint, "--without", why, " ".join(detail.split())[:LONGEST]]
+    os.execv(shell, words)  # noqa: S606 - it is one
 
 
 def look() -> str:
@@ -34,11 +36,12 @@ def look() -> str:
     if numbers < OLDEST_SERVER:
         without("old-jupyter", server)
     try:
-        import jupyterlab.labapp
-        import mlportal_jupyter.identity  # noqa: F401
-    except Exception as error:  # whatever an image's packages raise is told on the instance's page
+        import_module("mlportal_jupyter.identity")
+        import_module("jupyterlab.labapp")
+        return version("jupyterlab")
+    except Exception as error:  # noqa: BLE001 - whatever an image's packages raise is told on the instance's page
         without("broken", f"{type(error).__name__}: {error}")
-    return str(jupyterlab.__version__)
+        raise
 
 
 def arguments(home: str, port: str) -> list[str]:
@@ -71,10 +74,8 @@ def main() -> None:
     found = look()
     shell = os.environ.get("SHELL", "")
     (LIVE / "entrances").write_text(f"jupyterlab {found}\nshell {shell}\npython {sys.executable}\n")
-    from jupyterlab.labapp import main as lab
-
     sys.argv = ["jupyter-lab", *arguments(os.environ["HOME"], os.environ.get("MLPORTAL_PORT", "8888"))]
-    sys.exit(lab())
+    sys.exit(import_module("jupyterlab.labapp").main())
 
 
 if __name__ == "__main__":
