@@ -39,7 +39,7 @@ def look() -> str:
         import_module("mlportal_jupyter.identity")
         import_module("jupyterlab.labapp")
         return version("jupyterlab")
-    except Exception as error:  # noqa: BLE001 - whatever an image's packages raise is told on the instance's page
+    except Exception as error:  # whatever an image's packages raise is told on the instance's page
         without("broken", f"{type(error).__name__}: {error}")
         raise
 
