@@ -12,7 +12,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from apps.clusters.events_api import EventfulViewSet
 from apps.core.api import StatefulItem
 from apps.instances import (
     api_options,
@@ -37,6 +36,8 @@ from apps.instances.api_changing import (
     plan_item,
 )
 from apps.instances.api_options import OptionsForm, OptionsItem
+from apps.instances.lifetime import keeping
+from apps.instances.lifetime.api import LifetimeActions, LifetimeItem
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 
@@ -56,6 +57,7 @@ class InstanceForm(OptionsForm):
     size = serializers.CharField(max_length=100)
     queue = serializers.CharField(max_length=100)
     volumes = MountForm(many=True, default=list)
+    ends_at = serializers.DateTimeField(allow_null=True, default=None)
 
 
 class ForecastForm(serializers.Serializer[Any]):
@@ -112,6 +114,7 @@ class InstanceItem(StatefulItem):
     ready_at = serializers.DateTimeField(allow_null=True)
     stages = serializers.SerializerMethodField()
     key_on_its_way = serializers.SerializerMethodField()
+    lifetime = LifetimeItem(source="shown")
 
     def get_url(self, obj: Instance) -> str:
         """JupyterLab's address."""
@@ -142,7 +145,7 @@ class InstanceItem(StatefulItem):
         request = self.context["request"]
         more = {
             name: reverse(f"api:instance-{name}", args=[obj.pk], request=request)
-            for name in ("start", "stop", "restart", "ticket", "key", "rotate-key", "events")
+            for name in ("start", "stop", "restart", "ticket", "key", "rotate-key", "keep", "end", "events")
         }
         return {**super().get_links(obj), **more, "open": url_of(obj)}
 
@@ -198,7 +201,7 @@ _FILTERS = [
 ]
 
 
-class InstanceViewSet(EventfulViewSet):
+class InstanceViewSet(LifetimeActions):
     """Dev instances: make, start, stop, enter."""
 
     kind = "instance"
@@ -221,7 +224,7 @@ class InstanceViewSet(EventfulViewSet):
         """Make an instance and start it. Refused before anything is made when the queue has no room (409)."""
         wanted = self.read(InstanceForm, request)
         more = api_options.taken_out(wanted)
-        made = services.create(actor=self.actor, id=self.new_id(request), more=more, **wanted)
+        made = keeping.create(actor=self.actor, id=self.new_id(request), more=more, **wanted)
         return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
 
     @extend_schema(

@@ -19,6 +19,7 @@ from apps.tenants.models import Queue
 from kubekit.specs import HOME_PATH
 
 JOINS = ("queue__cluster", "queue__team", "owner", "image", "size", "home")
+SHOWN = (*JOINS, "lifetime")
 
 
 def _mounted() -> Prefetch[Any]:
@@ -28,7 +29,7 @@ def _mounted() -> Prefetch[Any]:
 
 def visible(actor: Actor) -> QuerySet[Instance]:
     """The instances that the actor may know of, with what pages and API show; deleted ones are left out."""
-    return Instance.objects.for_actor(actor).filter(state__in=ALIVE).select_related(*JOINS)
+    return Instance.objects.for_actor(actor).filter(state__in=ALIVE).select_related(*SHOWN)
 
 
 def visible_with_mounts(actor: Actor) -> QuerySet[Instance]:
@@ -38,7 +39,7 @@ def visible_with_mounts(actor: Actor) -> QuerySet[Instance]:
 
 def visible_ever(actor: Actor) -> QuerySet[Instance]:
     """The same with deleted ones, whose pages still tell their history."""
-    return Instance.objects.for_actor(actor).select_related(*JOINS)
+    return Instance.objects.for_actor(actor).select_related(*SHOWN)
 
 
 def for_reconcile(pk: UUID) -> Instance | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from apps.instances import views
+from apps.instances.lifetime import views as lifetime
 
 app_name = "instances"
 
@@ -23,6 +24,8 @@ urlpatterns = [
     path("instances/<uuid:pk>/ssh", views.SshState.as_view(), name="ssh"),
     path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
+    path("instances/<uuid:pk>/keep", lifetime.Keep.as_view(), name="keep"),
+    path("instances/<uuid:pk>/end", lifetime.SetEnd.as_view(), name="end"),
     path("instances/<uuid:pk>/log/tail", views.LogTail.as_view(), name="log-tail"),
     path("instances/<uuid:pk>/<slug:tab>", views.InstanceDetail.as_view(), name="tab"),
 ]

@@ -45,6 +45,7 @@ from apps.instances import (
     stages,
 )
 from apps.instances.forms import ChangeForm, InstanceForm
+from apps.instances.lifetime import shown
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
@@ -77,12 +78,16 @@ class InstanceList(QueuedList):
         Column(label=gettext_lazy("Owner"), sort="owner", narrow=False),
         Column(label=gettext_lazy("Image"), narrow=False),
         Column(label=gettext_lazy("Size"), narrow=False),
+        Column(label=gettext_lazy("Ends"), narrow=False),
         Column(label=gettext_lazy("Made"), sort="created", narrow=False),
         Column(label=""),
     )
 
     def rows(self) -> QuerySet[Instance]:
-        return selectors.visible(self.actor)
+        return shown.with_ends(selectors.visible(self.actor))
+
+    def prepare(self, rows: Sequence[Instance]) -> None:
+        shown.put_ends_on(rows)
 
     def filters(self) -> Sequence[FilterField]:
         return (
@@ -121,6 +126,7 @@ class InstanceDetail(ObjectPage):
 
     section = "instances"
     kind = "instance"
+    header_template = "instances/header.html"
     styles = ("instances/instances.css",)
     tabs: ClassVar[Sequence[Tab]] = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="instances/tab_overview.html", context=_overview),

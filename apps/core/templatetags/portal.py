@@ -108,6 +108,14 @@ def duration(seconds: float | None) -> str:
 
 
 @register.filter
+def about(seconds: float | None) -> str:
+    """``{{ rule.warning|about }}``: a length of time in its largest unit alone; also takes a timedelta."""
+    if seconds is None:
+        return ""
+    return quantities.about(seconds.total_seconds() if hasattr(seconds, "total_seconds") else float(seconds))
+
+
+@register.filter
 def percent(part: float | None, whole: float | None) -> int:
     """``{{ used|percent:limit }}``: a whole number from 0 to 100, for bars."""
     if not part or not whole:

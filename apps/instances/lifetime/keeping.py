@@ -67,11 +67,13 @@ def set_end(*, actor: Actor, instance: Instance, at: datetime | None) -> Instanc
 
 
 def create(*, actor: Actor, ends_at: datetime | None, **wanted: Any) -> Instance:
-    """A new instance that ends; all or nothing."""
+    """A new instance, perhaps one that ends; all or nothing."""
+    if ends_at is None:
+        return services.create(actor=actor, **wanted)
     with transaction.atomic():
         made = services.create(actor=actor, **wanted)
         known = Lifetime.objects.as_system().filter(pk=made.pk).exists()  # made by the same request, sent twice
-        return made if ends_at is None or known else set_end(actor=actor, instance=made, at=ends_at)
+        return made if known else set_end(actor=actor, instance=made, at=ends_at)
 
 
 @dataclass(frozen=True, kw_only=True)
