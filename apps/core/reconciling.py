@@ -7,7 +7,7 @@ makes it right: both end in ``reconcile_one``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,6 +34,9 @@ TOLD_AFTER = 5
 TELL_AGAIN = timedelta(seconds=5)
 #: For so long the hint of a service alone is under way; the sweep would only send another one.
 UNDER_WAY = timedelta(seconds=2)
+#: So many rows that want a look of their own are looked at by whoever claimed many; the last one's look begins well
+#: before the lease ends. For the others there are other workers.
+MOST_ALONE = 8
 #: When a sweep comes back that found as much due as it takes at once.
 FULL_BATCH = timedelta(seconds=1)
 
@@ -50,6 +53,8 @@ class Reconciler:
     model: Any
     run: Callable[[UUID, Claim], datetime | None]
     lease: timedelta = claims.LEASE
+    together: Callable[[Sequence[Claim]], Mapping[Claim, datetime | None]] | None = None
+    """The same for as many of these rows as share their work, with when each is due again; ``run`` does the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +123,31 @@ def reconcile_due(kind: str, *, limit: int, before: Callable[[], None] = lambda:
     found = claims.take_due(reconciler.model, limit=limit, lease=reconciler.lease)
     if len(found) == limit:
         before()
-    for claim in found:
+    left = _run_together(reconciler, found)
+    for claim in left[:MOST_ALONE]:
         _run_claimed(reconciler, claim)
+    if later := left[MOST_ALONE:]:
+        claims.release_many(reconciler.model, dict.fromkeys(later, timezone.now()))
+        for claim in later:
+            send_hint(kind, claim.pk)
     return len(found)
+
+
+def _run_together(reconciler: Reconciler, found: list[Claim]) -> list[Claim]:
+    """Those that are left for one after the other."""
+    if reconciler.together is None or len(found) < 2:
+        return found
+    try:
+        done = reconciler.together(found)
+    except Exception:  # a fault in one row of many must not keep the others: each is tried by itself
+        log.exception("%d rows of %s: reconcile together failed", len(found), reconciler.kind)
+        return found
+    if done:
+        for pk in claims.release_many(reconciler.model, done):
+            send_hint(reconciler.kind, pk)
+        if any(due is not None for due in done.values()):
+            wake.notify(wake.DUE)
+    return [claim for claim in found if claim not in done]
 
 
 def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:

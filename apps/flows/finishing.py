@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.clusters.events import merge
 from apps.core import audit, crashpoints, live, reconciling
 from apps.core.claims import Claim, ClaimLost
 from apps.core.reasons import Reason
-from apps.core.transitions import transition
+from apps.core.transitions import Step, transition, transition_many
 from apps.flows import limits, logs, pods
 from apps.flows.endings import Again, Ending, next_attempt, run_state
 from apps.flows.models import Attempt, Run
@@ -34,6 +35,15 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 8 * 1024 * 1024
 EVIDENCE_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """What an attempt needs to begin."""
+
+    claim: Claim
+    amount: ledger.Amount
+    pod_name: str
 
 
 def keep(attempt: Attempt, claim: Claim, **values: Any) -> None:
@@ -70,6 +80,42 @@ def admit(attempt: Attempt, claim: Claim, *, amount: ledger.Amount, pod_name: st
         if not ours:
             ledger.release(kind=pods.KIND, object_id=attempt.pk)
     return ours
+
+
+def admit_many(queue_id: UUID, wanted: Mapping[UUID, Admission]) -> set[UUID]:
+    """The same for many attempts of one queue, as far as there is room, in the given order; the ids of those let in.
+
+    Why another one is not let in, `admit` tells.
+    """
+    deadline = timezone.now() + timedelta(seconds=limits.start_timeout_s())
+    ours: set[UUID] = set()
+
+    def plan(attempt: Attempt) -> Step | None:
+        one = wanted[attempt.pk]
+        if attempt.claim_token != one.claim.token or attempt.state != AttemptState.QUEUED:
+            return None
+        ours.add(attempt.pk)
+        return Step(to=AttemptState.QUEUED, values={"pod_name": one.pod_name, "start_deadline_at": deadline})
+
+    with transaction.atomic():
+        amounts = {pk: one.amount for pk, one in wanted.items()}
+        held = ledger.reserve_many(queue_id=queue_id, kind=pods.KIND, amounts=amounts)
+        transition_many(Attempt, held, plan, actor=RECONCILER)
+        for pk in held - ours:
+            ledger.release(kind=pods.KIND, object_id=pk)
+    return ours
+
+
+def keep_pods(uids: Mapping[Claim, str]) -> set[UUID]:
+    """Note the UIDs of pods that were made, in one statement; the ids of the attempts whose claims still held."""
+    text = (
+        f"UPDATE {Attempt._meta.db_table} a SET pod_uid = v.uid "  # noqa: S608 - a table of our own
+        "FROM unnest(%s::uuid[], %s::bigint[], %s::text[]) AS v(id, token, uid) "
+        "WHERE a.id = v.id AND a.claim_token = v.token RETURNING a.id"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(text, [[one.pk for one in uids], [one.token for one in uids], list(uids.values())])
+        return {pk for (pk,) in cursor.fetchall()}
 
 
 def read_to_end(attempt: Attempt, cluster: KubeCluster, seen: AttemptObservation) -> None:

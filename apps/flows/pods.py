@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC
+from uuid import UUID
 
 from apps.clusters.installation import install_id
 from apps.flows import executors, limits
@@ -24,6 +26,18 @@ def document_of(attempt: Attempt) -> FlowDoc:
 def node_of(attempt: Attempt) -> NodeDoc:
     """The node that this is an attempt at."""
     return document_of(attempt).node(attempt.node)
+
+
+def nodes_of(attempts: Iterable[Attempt]) -> dict[UUID, NodeDoc]:
+    """The same for many by their ids; each version's document is read once."""
+    documents: dict[UUID, FlowDoc] = {}
+    found: dict[UUID, NodeDoc] = {}
+    for attempt in attempts:
+        version = attempt.run.version
+        if version.pk not in documents:
+            documents[version.pk] = stored(version.document)
+        found[attempt.pk] = documents[version.pk].node(attempt.node)
+    return found
 
 
 def spec_of(attempt: Attempt, node: NodeDoc, resolved: Resolved) -> TaskPodSpec:

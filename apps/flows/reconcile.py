@@ -126,16 +126,8 @@ class Round:
         """One create for one attempt. A name that is taken is looked at, never asked for twice."""
         try:
             raw = self.cluster.create(task_pod(spec))
-        except AlreadyExists:
-            return self.look()
-        except QuotaExceeded as error:
-            note_waiting(self.attempt, self.claim, self.why(error=error))
-            return self.after(WAIT_FOR_ROOM_S)
         except KubeError as error:
-            if _passes(error):
-                note_waiting(self.attempt, self.claim, self.why(error=error))
-                return self.after(CLUSTER_AWAY_S)
-            return self.refuse(error)
+            return self.not_created(error)
         crashpoints.reach("attempt-created")
         try:
             self.keep(pod_uid=raw["metadata"]["uid"])
@@ -143,6 +135,18 @@ class Round:
             finishing.take_back(self.attempt, self.cluster, self.namespace)
             raise
         return self.after(STARTING_S)
+
+    def not_created(self, error: KubeError) -> datetime | None:
+        """What follows from the answer to a create that made no pod, or not this one."""
+        if isinstance(error, AlreadyExists):
+            return self.look()
+        if isinstance(error, QuotaExceeded):
+            note_waiting(self.attempt, self.claim, self.why(error=error))
+            return self.after(WAIT_FOR_ROOM_S)
+        if _passes(error):
+            note_waiting(self.attempt, self.claim, self.why(error=error))
+            return self.after(CLUSTER_AWAY_S)
+        return self.refuse(error)
 
     def refuse(self, error: SpecError | Conflict | NotFound | KubeError) -> datetime | None:
         """What no repetition can mend ends the attempt and the run."""

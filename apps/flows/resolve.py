@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import QuerySet
@@ -108,13 +109,38 @@ def _volume(entry: VolumeDoc, place: str, *, actor: Actor, queue: Queue, faults:
     return found
 
 
-def resolved_now(version: FlowVersion, node: NodeDoc) -> Resolved:
-    """What the version's ids mean at this moment, for one attempt. Raises ``Conflict`` when a row is gone."""
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of the catalogue and volumes by their ids as text."""
+
+    images: Mapping[str, Image]
+    sizes: Mapping[str, Size]
+    volumes: Mapping[str, Volume]
+
+
+def rows_of(nodes: Iterable[tuple[FlowVersion, NodeDoc]]) -> Rows:
+    """All that these nodes' ids mean at this moment, in three statements whatever their number."""
+    ids = [version.resolved[node.name] for version, node in nodes]
+    return Rows(
+        images=_by_id(Image, {entry["image"] for entry in ids}),
+        sizes=_by_id(Size, {entry["size"] for entry in ids}),
+        volumes=_by_id(Volume, {pk for entry in ids for pk in entry["volumes"]}),
+    )
+
+
+def _by_id(model: Any, ids: set[str]) -> dict[str, Any]:
+    return {str(row.pk): row for row in model.objects.as_system().filter(pk__in=ids)} if ids else {}
+
+
+def resolved_now(version: FlowVersion, node: NodeDoc, rows: Rows | None = None) -> Resolved:
+    """What the version's ids mean at this moment, for one attempt. Raises ``Conflict`` when a row is gone.
+
+    ``rows`` are those of `rows_of`, read for many attempts just now.
+    """
     ids, config = version.resolved[node.name], node.config
     assert isinstance(config, ContainerConfig)
-    image = Image.objects.as_system().filter(pk=ids["image"]).first()
-    size = Size.objects.as_system().filter(pk=ids["size"]).first()
-    volumes = {str(row.pk): row for row in Volume.objects.as_system().filter(pk__in=ids["volumes"])}
+    rows = rows or rows_of([(version, node)])
+    image, size, volumes = rows.images.get(ids["image"]), rows.sizes.get(ids["size"]), rows.volumes
     missing = [
         entry.volume
         for pk, entry in zip(ids["volumes"], config.volumes, strict=True)

@@ -76,6 +76,12 @@ def attempt(pk: UUID) -> Attempt | None:
     return rows.filter(pk=pk).first()
 
 
+def attempts_of(ids: Iterable[UUID]) -> dict[UUID, Attempt]:
+    """The same for many, in one statement."""
+    rows = Attempt.objects.as_system().select_related("run", "run__flow", "run__version", "queue", "queue__cluster")
+    return {row.pk: row for row in rows.filter(pk__in=list(ids))}
+
+
 def last_runs(flow_ids: Iterable[UUID], *, limit: int = LAST_RUNS) -> dict[UUID, list[Run]]:
     """The newest runs of each flow, oldest first, in one statement."""
     ids = list(flow_ids)

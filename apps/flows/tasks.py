@@ -7,8 +7,8 @@ from celery import shared_task
 from apps.core import reconciling
 from apps.flows import scheduler
 
-#: Few enough that the last one of a batch starts well before its lease ends.
-BATCH = 8
+#: So many that what they share costs little, and few enough that all workers have some of what is due at one instant.
+BATCH = 64
 
 
 @shared_task(name="flows.start_queued", ignore_result=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -19,7 +20,6 @@ from kubekit.observe import AttemptObservation
 
 KIND = "attempt"
 RECONCILER = actors.system("reconciler")
-WATCHER = actors.system("watcher")
 ON_ITS_WAY = Reason(code="pod_starting")
 #: The watch reports at once; this is when the sweep looks if it does not.
 WATCHED_S = 60.0
@@ -50,34 +50,26 @@ def attempt_to_run(attempt: Attempt) -> RunState:
     return RunState.QUEUED if attempt.state == AttemptState.QUEUED else RunState.RUNNING
 
 
-def note_on_its_way(attempt: Attempt) -> None:
-    """Its pod is there and waits for nothing but its turn, as a watch tells; a worker looks if that is all it tells."""
-    if attempt.reason_code == ON_ITS_WAY.code:
-        return
-    with transaction.atomic():
-        expect = {AttemptState.QUEUED}
-        transition(attempt.run, RunState.QUEUED, actor=WATCHER, reason=ON_ITS_WAY, expect={RunState.QUEUED})
-        transition(attempt, AttemptState.QUEUED, actor=WATCHER, reason=ON_ITS_WAY, expect=expect)
-
-
-def note_running(attempt: Attempt, claim: Claim | None, seen: AttemptObservation, *, timeout_s: int) -> None:
-    """The program runs: the attempt and the run say so, with the deadline stored. A watch has no claim."""
+def running_values(
+    attempt: Attempt, seen: AttemptObservation, *, timeout_s: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the run and the attempt note when the program begins: from here its time-out counts, with its end stored."""
     started_at = seen.started_at or timezone.now()
     deadline_at = started_at + timedelta(seconds=timeout_s)
+    return {"started_at": started_at}, {
+        "started_at": started_at,
+        "deadline_at": deadline_at,
+        "pod_uid": seen.pod.uid,
+        "due_at": min(deadline_at, timezone.now() + timedelta(seconds=WATCHED_S)),
+    }
+
+
+def note_running(attempt: Attempt, claim: Claim, seen: AttemptObservation, *, timeout_s: int) -> None:
+    """The program runs: the attempt and the run say so."""
+    of_run, of_attempt = running_values(attempt, seen, timeout_s=timeout_s)
     with transaction.atomic():
         run = attempt.run
-        values = {} if run.started_at else {"started_at": started_at}
+        values = {} if run.started_at else of_run
         transition(run, RunState.RUNNING, actor=RECONCILER, expect={RunState.QUEUED, RunState.RUNNING}, values=values)
-        transition(
-            attempt,
-            AttemptState.RUNNING,
-            actor=RECONCILER,
-            claim=claim,
-            expect={AttemptState.QUEUED},
-            values={
-                "started_at": started_at,
-                "deadline_at": deadline_at,
-                "pod_uid": seen.pod.uid,
-                "due_at": min(deadline_at, timezone.now() + timedelta(seconds=WATCHED_S)),
-            },
-        )
+        expect = {AttemptState.QUEUED}
+        transition(attempt, AttemptState.RUNNING, actor=RECONCILER, claim=claim, expect=expect, values=of_attempt)

@@ -17,12 +17,11 @@ from apps.clusters import access, events
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import crashpoints, live, reconciling
-from apps.flows import finishing, pods, scheduler, selectors, waiting
+from apps.flows import finishing, pods, progress, scheduler
 from apps.flows.collector import collector
 from apps.flows.models import Attempt, Flow, Run
 from apps.flows.states import ATTEMPT_STATES, AttemptState
 from kubekit import names
-from kubekit.diagnose import Context, diagnose
 from kubekit.errors import KubeError
 from kubekit.events import EventNote
 from kubekit.observe import AttemptObservation, observe_attempt
@@ -30,46 +29,31 @@ from kubekit.observe import AttemptObservation, observe_attempt
 log = logging.getLogger(__name__)
 
 
-def pod_changed(cluster_id: UUID, change: str, raw: dict[str, Any]) -> None:
-    """A pod of an attempt was made, changed or went."""
-    pk = _attempt_id(raw)
-    if pk is None:
-        return
-    seen = observe_attempt(raw)
-    if seen.finished:
-        crashpoints.reach("watch-attempt-finished")
-    if seen.started and not seen.finished:
-        crashpoints.reach("watch-attempt-running")
-        collector.wanted(pk)
-    if change != "DELETED" and _step_forward(cluster_id, pk, seen):
-        return
-    if seen.pod.deleting and not alive_ids([pk]):
-        _let_orphan_go(cluster_id, pk, seen)
-    else:
-        reconciling.send_hint(pods.KIND, pk)
-
-
-def _step_forward(cluster_id: UUID, pk: UUID, seen: AttemptObservation) -> bool:
-    """Store what needs no second look: a pod on its way, a program that has begun. False when a worker should look.
-
-    An attempt has one pod in its life, so that nothing a watch says of it, however late, is about another one.
-    """
-    if seen.finished or seen.pod.deleting or seen.pod.unreachable:
-        return False
-    attempt = selectors.attempt(pk)
-    if attempt is None or attempt.queue.cluster_id != cluster_id or attempt.ending is not None:
-        return False
-    if attempt.pod_name != seen.pod.name or attempt.pod_uid not in ("", seen.pod.uid):
-        return False
-    if seen.started and attempt.state == AttemptState.QUEUED:
-        waiting.note_running(attempt, None, seen, timeout_s=pods.node_of(attempt).timeout_s)
-        return True
-    if seen.started:
-        return attempt.state == AttemptState.RUNNING and not attempt.reason_code
-    if attempt.state != AttemptState.QUEUED or diagnose(Context(pod=seen.pod)) is not None:
-        return False
-    waiting.note_on_its_way(attempt)
-    return True
+def pods_changed(cluster_id: UUID, changes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Pods of attempts were made, changed or went. Of each attempt the newest message counts."""
+    newest: dict[UUID, AttemptObservation] = {}
+    forward: dict[UUID, AttemptObservation] = {}
+    for change, raw in changes:
+        pk = _attempt_id(raw)
+        if pk is None:
+            continue
+        seen = newest[pk] = observe_attempt(raw)
+        if seen.finished:
+            crashpoints.reach("watch-attempt-finished")
+        if seen.started and not seen.finished:
+            crashpoints.reach("watch-attempt-running")
+            collector.wanted(pk)
+        forward.pop(pk, None)
+        if change != "DELETED" and not (seen.finished or seen.pod.deleting or seen.pod.unreachable):
+            forward[pk] = seen
+    look = newest.keys() - progress.take_in(cluster_id, forward)
+    going = {pk for pk in look if newest[pk].pod.deleting}
+    orphans = going - alive_ids(going) if going else set()
+    for pk in look:
+        if pk in orphans:
+            _let_orphan_go(cluster_id, pk, newest[pk])
+        else:
+            reconciling.send_hint(pods.KIND, pk)
 
 
 def pods_listed(cluster_id: UUID, raws: list[dict[str, Any]]) -> None:

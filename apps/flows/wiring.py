@@ -10,7 +10,7 @@ from apps.clusters import abandoning, reaper, watching
 from apps.clusters.reaper import Reapable
 from apps.core import control, reasons, reconciling, transitions
 from apps.core.reconciling import Reconciler
-from apps.flows import alarms, giving_up, home, pods, reconcile, selectors, waiting, watch, wording
+from apps.flows import alarms, beginning, giving_up, home, pods, reconcile, selectors, waiting, watch, wording
 from apps.flows.collector import collector, retention
 from apps.flows.models import Attempt
 from apps.flows.scheduler import Scheduler
@@ -24,11 +24,11 @@ from apps.tenants import uses as queue_uses
 def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
-    reconciling.register(Reconciler(kind=pods.KIND, model=Attempt, run=reconcile.run))
+    reconciling.register(Reconciler(kind=pods.KIND, model=Attempt, run=reconcile.run, together=beginning.together))
     transitions.on_transition("run", alarms.run_ended)
     transitions.on_transition("run", watch.run_moved)
     transitions.on_transition("cluster", watch.cluster_moved)
-    watching.on_object("pods", pods.KIND, watch.pod_changed)
+    watching.on_objects("pods", pods.KIND, watch.pods_changed)
     watching.on_resync("pods", pods.KIND, watch.pods_listed)
     watching.on_events(watch.events_came)
     reaper.register(Reapable(label=pods.KIND, kinds=("Pod",), alive=watch.alive_ids))

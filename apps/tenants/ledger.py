@@ -179,19 +179,38 @@ def reserve(*, queue_id: UUID, kind: str, object_id: UUID, amount: Amount) -> No
             return
         if held is None or not _covers(here, amount):
             _let_in(queue, kind, object_id, amount)
-        columns: dict[str, Any] = {
-            "queue_id": queue_id,
-            "cpu_millis": amount.cpu_millis,
-            "memory_bytes": amount.memory_bytes,
-            "gpus": {name: count for name, count in amount.gpus.items() if count},
-            "storage_bytes": amount.storage_bytes,
-        }
         if held is None:
-            Reservation.objects.create(kind=kind, object_id=object_id, **columns)
+            Reservation.objects.create(queue_id=queue_id, kind=kind, object_id=object_id, **_columns(amount))
         else:
-            open_lines.update(**columns)
+            open_lines.update(queue_id=queue_id, **_columns(amount))
             announce_freed(held.queue_id)
         live.announce(queue)
+
+
+def reserve_many(*, queue_id: UUID, kind: str, amounts: Mapping[UUID, Amount]) -> set[UUID]:
+    """`reserve` for many in the given order: the ids of those that hold their amount now. Of the others it says why."""
+    with transaction.atomic():
+        queue = Queue.objects.as_system().select_for_update(of=("self",)).filter(pk=queue_id).first()
+        if queue is None or queue.state in {QueueState.DELETING, QueueState.DELETED}:
+            return set()
+        lines = Reservation.objects.as_system().filter(kind=kind, object_id__in=[*amounts], released_at__isnull=True)
+        held = {line.object_id: line for line in lines}
+        done = {pk for pk, line in held.items() if line.queue_id == queue_id and _held(line) == amounts[pk]}
+        used, limit, new = _sums([queue.pk]).get(queue.pk, {}), limits(queue), []
+        for pk, amount in amounts.items():
+            if pk in held or _shortages(amount, used, limit):
+                continue
+            for name, count in amount.by_resource().items():
+                used[name] = used.get(name, 0) + count
+            new.append(Reservation(queue_id=queue_id, kind=kind, object_id=pk, **_columns(amount)))
+        if new:
+            Reservation.objects.bulk_create(new)
+            live.announce(queue)
+    return done | {line.object_id for line in new}
+
+
+def _columns(amount: Amount) -> dict[str, Any]:
+    return {**vars(amount), "gpus": {name: count for name, count in amount.gpus.items() if count}}
 
 
 def _covers(held: Amount, asked: Amount) -> bool:
@@ -280,11 +299,7 @@ def fit(*, queue_name: str, asked: Amount, used: Mapping[str, int], limit: Mappi
 
     A resource that is not asked for never stands in the way, even when its limit was lowered below use.
     """
-    shortages = tuple(
-        Shortage(resource=name, asked=count, used=used.get(name, 0), limit=limit.get(name, 0))
-        for name, count in asked.by_resource().items()
-        if count > 0 and used.get(name, 0) + count > limit.get(name, 0)
-    )
+    shortages = _shortages(asked, used, limit)
     if not shortages:
         return Fit()
     parts = [
@@ -301,6 +316,14 @@ def fit(*, queue_name: str, asked: Amount, used: Mapping[str, int], limit: Mappi
         "parts": "; ".join(parts),
     }
     return Fit(shortages=shortages, sentence=sentence, next=_change_that_fits(shortages))
+
+
+def _shortages(asked: Amount, used: Mapping[str, int], limit: Mapping[str, int]) -> tuple[Shortage, ...]:
+    return tuple(
+        Shortage(resource=name, asked=count, used=used.get(name, 0), limit=limit.get(name, 0))
+        for name, count in asked.by_resource().items()
+        if count > 0 and used.get(name, 0) + count > limit.get(name, 0)
+    )
 
 
 def _change_that_fits(shortages: tuple[Shortage, ...]) -> str:

@@ -31,7 +31,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 _JSON = "application/json"
-_POOL_SIZE = 16
+_POOL_SIZE = 24
 _EXPIRED = 410
 
 

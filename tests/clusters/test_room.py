@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
 from apps.clusters.models import Node
-from apps.clusters.room import Verdict, judge
+from apps.clusters.room import Verdict, judge, will_fit
 from apps.tenants.ledger import Amount
+from tests.tenants import make
 
 GIB = 1 << 30
 
@@ -54,3 +62,34 @@ def test_a_node_full_of_pods_takes_no_more() -> None:
     full = node()
     full.requested = {"pods": 110}
     assert judge([full], Amount(cpu_millis=1)).resource == "pods"
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [{"used": 3900}, {}],
+        [{"used": 4000}],
+        [{"cpu": 200}],
+        [{"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}],
+        [{"taints": [{"key": "dedicated", "effect": "PreferNoSchedule"}]}],
+        [{"ready": False}, {"schedulable": False}],
+        [{"gpus": {"nvidia.com/gpu": 2}}],
+        [],
+    ],
+)
+@pytest.mark.parametrize("gpus", [{}, {"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 3}])
+def test_the_stored_nodes_are_judged_as_those_in_memory(
+    db: None, nodes: list[dict[str, Any]], gpus: dict[str, int]
+) -> None:
+    cluster, need = make.cluster(), Amount(cpu_millis=500, memory_bytes=GIB, gpus=gpus)
+    rows = [node(f"n{number}", **dict(columns)) for number, columns in enumerate(nodes)]
+    for row in rows:
+        row.cluster, row.seen_at = cluster, timezone.now()
+    Node.objects.bulk_create(rows)
+    answer = judge(rows, need)
+    assert will_fit(cluster, need) == answer
+    with CaptureQueriesContext(connection) as asked:
+        will_fit(cluster, need)
+    untainted = answer.verdict == Verdict.NOW and not any(row.taints for row in rows)
+    assert len(asked) == (1 if untainted else 2)
+    assert '"name"' not in asked[0]["sql"], "where there is room no node is read"

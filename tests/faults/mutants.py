@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant("F1", LISTWATCH, "READ_TIMEOUT_S = 50.0", "READ_TIMEOUT_S = 3600.0", f"{WATCHING}::test_f01_no_watch"),
     Mutant("F2", STREAMS, 'if event.get("type") == "ERROR":', "if False:", f"{WATCHING}::test_f02"),
     Mutant("F2", LISTWATCH, "            except KubeError as error:\n", "            except IndexError as error:\n", f"{WATCHING}::test_f02"),
-    Mutant("F4", RECONCILE, "            return self.look()\n        except QuotaExceeded", "            return self.refuse(Conflict('taken'))\n        except QuotaExceeded", f"{WRITING}::test_f04"),
+    Mutant("F4", RECONCILE, "            return self.look()\n        if isinstance(error, QuotaExceeded)", "            return self.refuse(Conflict('taken'))\n        if isinstance(error, QuotaExceeded)", f"{WRITING}::test_f04"),
     Mutant("F3", "apps/clusters/reaper.py", "    for label, raw in found:\n", "    for label, raw in ():\n", f"{WRITING}::test_f03"),
     Mutant("F3", "apps/clusters/reaper.py", "now - row.first_seen_at >= timedelta(seconds=settings.PORTAL_ORPHAN_GRACE_S)", "True", f"{WRITING}::test_f03"),
     Mutant("F3", "apps/instances/reconcile.py", "    return owed if bool(observation.replicas) != (instance.state in LAUNCHED) else {}", "    return {}", "tests/instances/test_life.py::test_a_stop_that_somebody"),

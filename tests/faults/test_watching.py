@@ -202,7 +202,7 @@ def test_f07_a_pod_that_is_deleted_the_moment_it_ends_keeps_log_and_success(worl
     attempt = world.look(world.run())
     world.end(exit_code=0, log=("begun", "42"))
     taken_away(world)
-    flow_watch.pod_changed(world.cluster.pk, "MODIFIED", world.pod())  # the first that is seen of its end
+    flow_watch.pods_changed(world.cluster.pk, [("MODIFIED", world.pod())])  # the first that is seen of its end
     attempt = world.rounds(attempt, "succeeded", "failed", "lost")
     assert (attempt.state, attempt.exit_code, logs.read(attempt, 0).data) == ("succeeded", 0, b"begun\n42\n")
     assert world.pods() == []
