@@ -1,7 +1,7 @@
 """B4, this project: ready attempts in PostgreSQL, brought on their way by the worker's own code in its eight threads.
 
-Obeys the lines on standard input: ``CLUSTERS DEAD`` makes the attempts, spread over so many clusters, the last of which
-does not answer when ``DEAD`` is 1; ``bare CLUSTERS`` sends as many pods with nothing but the client.
+Obeys the lines on standard input: ``ours CLUSTERS DEAD TASKS`` makes the attempts, spread over so many clusters, the
+last of which is away when ``DEAD`` is 1; ``bare CLUSTERS 0 TASKS`` sends as many pods with nothing but the client.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from apps.clusters import access  # noqa: E402
 from apps.clusters.models import Cluster  # noqa: E402
 from apps.core import actors, reconciling  # noqa: E402
 from apps.flows import pods, selectors, services  # noqa: E402
+from apps.flows.beginning import IN_FLIGHT  # noqa: E402
 from apps.flows.models import Attempt, Flow, Run  # noqa: E402
 from apps.flows.tasks import BATCH  # noqa: E402
 from apps.tenants.models import Membership, Queue, Role, Team, User  # noqa: E402
@@ -110,8 +111,8 @@ class Counted:
         return execute(sql, params, many, context)
 
 
-def in_threads(work: Callable[[], None]) -> Counted:
-    """The same in each of the worker's threads, until all are done."""
+def in_threads(work: Callable[[], None], count: int) -> Counted:
+    """The same in each of so many threads, until all are done."""
     counted = Counted()
 
     def run() -> None:
@@ -119,7 +120,7 @@ def in_threads(work: Callable[[], None]) -> Counted:
             work()
         connections.close_all()
 
-    threads = [threading.Thread(target=run) for _ in range(THREADS)]
+    threads = [threading.Thread(target=run) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -133,7 +134,7 @@ def ours() -> None:
         pass
 
 
-def bare(clusters: int) -> Callable[[], None]:
+def bare() -> Callable[[], None]:
     """The client and the pods alone: built before, sent in turn."""
     waiting = []
     for attempt in Attempt.objects.as_system().filter(due_at__isnull=False).values_list("pk", flat=True):
@@ -155,18 +156,16 @@ def bare(clusters: int) -> Callable[[], None]:
 
 def main() -> None:
     """Serve the benchmark."""
-    tasks = int(os.environ["BENCH_TASKS"])
     work = Work(json.loads(os.environ["BENCH_PORTS"]))
     reconciling.send_hint = lambda kind, pk: None  # no broker takes part
-    print(json.dumps({"ready": True, "threads": THREADS}), flush=True)
+    print(json.dumps({"ready": True, "threads": IN_FLIGHT}), flush=True)
     for line in sys.stdin:
-        words = line.split()
-        alone = words[0] == "bare"
-        clusters, dead = int(words[1] if alone else words[0]), not alone and words[1] == "1"
-        work.make(tasks, clusters, dead=dead)
-        job = bare(clusters) if alone else ours
+        who, *numbers = line.split()
+        clusters, dead, tasks = (int(number) for number in numbers)
+        work.make(tasks, clusters, dead=bool(dead))
+        job, threads = (bare(), IN_FLIGHT * clusters) if who == "bare" else (ours, THREADS)
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        counted = in_threads(job)
+        counted = in_threads(job, threads)
         wall_s = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
