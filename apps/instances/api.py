@@ -18,6 +18,7 @@ from apps.instances import (
     changing,
     choices,
     entering,
+    entrances,
     forecast,
     rotating,
     selectors,
@@ -85,6 +86,14 @@ class StageItem(serializers.Serializer[Any]):
     seconds = serializers.FloatField(allow_null=True)
 
 
+class EntrancesItem(serializers.Serializer[Any]):
+    """``jupyterlab`` is null until it is known; ``why`` and ``sentence`` say why there is none. SSH is always there."""
+
+    jupyterlab = serializers.BooleanField(allow_null=True)
+    why = serializers.CharField(allow_null=True)
+    sentence = serializers.CharField(allow_blank=True)
+
+
 class MountItem(serializers.Serializer[Any]):
     """A mounted volume."""
 
@@ -113,6 +122,7 @@ class InstanceItem(StatefulItem):
     start_requested_at = serializers.DateTimeField(allow_null=True)
     ready_at = serializers.DateTimeField(allow_null=True)
     stages = serializers.SerializerMethodField()
+    entrances = serializers.SerializerMethodField()
     key_on_its_way = serializers.SerializerMethodField()
     lifetime = LifetimeItem(source="shown")
 
@@ -130,6 +140,15 @@ class InstanceItem(StatefulItem):
         """What was changed while it runs and counts from its next start on."""
         found: list[dict[str, Any]] = changing.waiting(obj).as_dict()["changes"]
         return found
+
+    @extend_schema_field(EntrancesItem)
+    def get_entrances(self, obj: Instance) -> dict[str, Any]:
+        """What the image gives besides SSH."""
+        return {
+            "jupyterlab": entrances.has_lab(obj),
+            "why": obj.entrances.get("why"),
+            "sentence": entrances.sentence(obj),
+        }
 
     def get_key_on_its_way(self, obj: Instance) -> bool:
         """Whether a new key was asked for that the running program does not have yet; until then the old one opens."""

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from apps.core.actors import Actor
 from apps.core.pages import Action, url
-from apps.instances import entering
+from apps.instances import entering, entrances
 from apps.instances.models import Instance
 from apps.instances.states import LAUNCHED, InstanceState
 from apps.tenants import access
@@ -25,7 +25,7 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
         return []
     may_act = access.may_act_on(actor, instance.queue, instance.owner_id)
     found: list[Action] = []
-    if entering.may_enter(actor, instance) and instance.state == S.RUNNING:
+    if entering.may_enter(actor, instance) and instance.state == S.RUNNING and entrances.has_lab(instance):
         found.append(
             Action(
                 verb="enter",
@@ -58,11 +58,11 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
             found.append(_post(instance, "stop", _("Do not start again"), "player-stop"))
         else:
             found.append(_post(instance, "start", _("Start again"), "player-play"))
-    if may_act and instance.at_rest and instance.state != S.DELETING:
+    if may_act and instance.state != S.DELETING:
         found.append(
             Action(
                 verb="change",
-                label=_("Change size or image"),
+                label=_("Change"),
                 url=url("instances:change", instance),
                 icon="adjustments",
                 post=False,

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from apps.core.errors import Conflict, PortalError
-from apps.instances import inside
+from apps.instances import entrances, imaging, inside
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from kubekit.errors import KubeError
 
 PATH = "/code-server/"
 """Where JupyterLab serves it, on the instance's host."""
-_VERSION = ("/bin/sh", "-c", "cat /opt/code-server/version")
+_VERSION = ("-c", "cat /opt/code-server/version")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,10 @@ def look(instance: Instance) -> Editor:
     """Ask the running instance; an answer of the cluster's own trouble is a reason too."""
     if instance.state != InstanceState.RUNNING:
         return Editor(why=_("It opens when the instance runs."))
+    if not entrances.has_lab(instance):
+        return Editor(why=_("JupyterLab leads to it, and there is none here."), next=_("Use VS Code over SSH."))
     try:
-        code, said = inside.ask(instance, _VERSION)
+        code, said = inside.ask(instance, (imaging.shell(instance.image), *_VERSION))
     except (KubeError, PortalError):
         return Editor(why=_("The instance cannot be asked whether it has VS Code."), next=_("Try again in a moment."))
     if code == 0 and said.strip():

@@ -17,7 +17,7 @@ from apps.core import audit
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden
 from apps.core.secret import Secret
-from apps.instances import rotating
+from apps.instances import entrances, rotating
 from apps.instances.models import Instance
 from apps.instances.spec import url_of
 from apps.instances.states import LAUNCHED, InstanceState
@@ -51,6 +51,7 @@ def ticket(*, actor: Actor, instance: Instance) -> Entrance:
             code="not_running",
             next=_("Start it, and open it when it is running."),
         )
+    entrances.require_lab(instance)
     expires = int(timezone.now().timestamp()) + TICKET_S
     signed = sign(
         key=instance.key.reveal(),

@@ -32,6 +32,7 @@ def first_values() -> dict[str, Any]:
         "node": "",
         "restarts": 0,
         "stages": {},
+        "entrances": {},
         "last_events": [],
         "start_requested_at": now,
         "ready_at": None,

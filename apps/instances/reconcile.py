@@ -27,7 +27,7 @@ from apps.clusters import access
 from apps.core import actors, claims, crashpoints
 from apps.core.claims import Claim
 from apps.core.transitions import transition
-from apps.instances import launching, looking, rerouting, rotating, selectors, ssh, strays
+from apps.instances import entrances, launching, looking, pending, rerouting, rotating, selectors, ssh, strays
 from apps.instances.decide import WHEN_TOLD, Decision, Seen, decide
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -117,18 +117,25 @@ def run(pk: UUID, claim: Claim) -> datetime | None:
     steps = plan(instance)
     written = write(instance, cluster, steps, claim) if steps else Written()
     rotated = rotating.advance(instance, cluster) if not steps else None
+    found = entrances.advance(instance) if not steps else None
     stops = instance.state == InstanceState.STOPPING and bool(instance.pod_uid)
     if written.error is None and steps and (stops or instance.state in LAUNCHED):
         return _note_written(instance, written, claim)
     seen = Seen(error=written.error) if written.error is not None else looking.look(instance, cluster)
-    return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None, rotated=rotated)
+    return _judge(instance, seen, claim, wrote=bool(steps) and written.error is None, rotated=rotated, found=found)
 
 
 def _judge(
-    instance: Instance, seen: Seen, claim: Claim, *, wrote: bool, rotated: rotating.Outcome | None = None
+    instance: Instance,
+    seen: Seen,
+    claim: Claim,
+    *,
+    wrote: bool,
+    rotated: rotating.Outcome | None = None,
+    found: entrances.Found | None = None,
 ) -> datetime | None:
     decision = decide(instance, seen, now=timezone.now(), timeout_s=settings.PORTAL_START_TIMEOUT_S)
-    decision = rotating.applied(instance, rotated, decision)
+    decision = entrances.applied(instance, found, rotating.applied(instance, rotated, decision))
     return _store(instance, decision, seen, claim, wrote=wrote)
 
 
@@ -304,6 +311,7 @@ def _store(instance: Instance, decision: Decision, seen: Seen, claim: Claim, *, 
 
 def _come_to_rest(instance: Instance, claim: Claim) -> None:
     """No pod is left: start the next launch when one was asked for meanwhile, else give the quota back."""
+    pending.put_in_force(instance)
     if instance.state == InstanceState.STOPPED and instance.wants_to_run:
         launching.begin(instance, actor=RECONCILER, claim=claim)
     else:

@@ -24,7 +24,7 @@ from apps.core.actors import Actor
 from apps.core.errors import Conflict, NotFound
 from apps.core.reasons import Reason
 from apps.core.secret import Secret
-from apps.instances import launching
+from apps.instances import imaging, launching
 from apps.instances.decide import Decision
 from apps.instances.models import Instance
 from apps.instances.spec import KIND, spec_of
@@ -99,19 +99,19 @@ def advance(instance: Instance, cluster: KubeCluster) -> Outcome | None:
         return None
     spec, key = spec_of(instance), instance.next_key.reveal()
     try:
-        carry(instance.queue.cluster, spec.namespace, instance.pod_name, key)
+        carry(instance.queue.cluster, spec.namespace, instance.pod_name, key, shell=imaging.shell(instance.image))
         _update_secret(cluster, spec.namespace, spec.object_name, build.secret(spec, {"key": key})["data"])
     except KubeError as error:
         return Outcome(error=error.message)
     return Outcome(values={"key": instance.next_key, "next_key": ""})
 
 
-def carry(cluster: Cluster, namespace: str, pod: str, key: str) -> None:
-    """Push the key into the pod. Raises ``KubeError``."""
+def carry(cluster: Cluster, namespace: str, pod: str, key: str, *, shell: str) -> None:
+    """Push the key into the pod, where ``shell`` takes it. Raises ``KubeError``."""
 
     async def push() -> None:
         async with Streams(credentials) as streams:
-            await keyfile.push(streams, namespace, pod, CONTAINER, key)
+            await keyfile.push(streams, namespace, pod, CONTAINER, key, shell=shell)
 
     credentials = cluster_access.credentials_of(cluster)
     asyncio.run(push())

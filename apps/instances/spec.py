@@ -10,7 +10,7 @@ from apps.catalog.models import Size
 from apps.clusters.exposing import ROUTE_KINDS, gateway_of
 from apps.clusters.installation import install_id
 from apps.core.secret import MASK
-from apps.instances import options
+from apps.instances import imaging, options
 from apps.instances.models import Instance
 from apps.tenants import ledger
 from apps.tenants.models import Queue
@@ -89,7 +89,12 @@ def spec_of(instance: Instance) -> InstanceSpec:
         ingress_class=cluster.ingress_class or None,
         gateway=gateway_of(cluster),
         routed=bool(ROUTE_KINDS[cluster.exposure]),
-        placement=Placement(host_users=False if cluster.user_namespaces else None),
+        image_pull_policy=imaging.pull_policy(instance.image, cluster),
+        tools_image=imaging.tools_image(instance.image),
+        placement=Placement(
+            host_users=False if cluster.user_namespaces else None,
+            node_selector=imaging.node_selector(instance.image, cluster),
+        ),
         grace_s=GRACE_S,
         named_after=instance.named_after,
     )

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from apps.core import reconciling
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Forbidden, NotFound, PortalError
-from apps.instances import entering, inside, options
+from apps.instances import entering, imaging, inside, options
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
 from apps.instances.states import LAUNCHED, InstanceState
@@ -183,7 +183,7 @@ def require_way(actor: Actor, instance: Instance) -> Way:
     )
 
 
-_WHY = ("/bin/sh", "-c", "cat /run/mlportal/ssh/why 2>/dev/null || true")
+_WHY = ("-c", "cat /run/mlportal/ssh/why 2>/dev/null || true")
 
 
 def state_of(actor: Actor, instance: Instance) -> dict[str, object]:
@@ -193,7 +193,7 @@ def state_of(actor: Actor, instance: Instance) -> dict[str, object]:
     if instance.state != InstanceState.RUNNING:
         return {}
     try:
-        _code, said = inside.ask(instance, _WHY)
+        _code, said = inside.ask(instance, (imaging.shell(instance.image), *_WHY))
     except (KubeError, PortalError):
         return {"unknown": True}
     return {"why": said.strip()[:500]}

@@ -24,7 +24,6 @@ from apps.core.pages import (
     Column,
     FilterField,
     FormPage,
-    ObjectFormPage,
     ObjectPage,
     Tab,
     by_state,
@@ -36,6 +35,7 @@ from apps.instances import (
     choices,
     editor,
     entering,
+    entrances,
     option_forms,
     rendering,
     rotating,
@@ -44,7 +44,7 @@ from apps.instances import (
     ssh,
     stages,
 )
-from apps.instances.forms import ChangeForm, InstanceForm
+from apps.instances.forms import InstanceForm
 from apps.instances.lifetime import shown
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
@@ -112,6 +112,8 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
         "mounts": instance.mounted,
         "url": url_of(instance),
         "may_enter": may_enter,
+        "lab": entrances.has_lab(instance),
+        "lab_why": entrances.sentence(instance),
         "has_key": may_enter and instance.state in LAUNCHED,
         "launched": instance.state in LAUNCHED,
         "is_up": instance.state == S.RUNNING,
@@ -234,34 +236,6 @@ class Panel(NewInstance):
             "instances/panel.html",
             rendering.panel(self.actor, request.POST, self.form_kwargs(), option_forms.read(request.POST)),
         )
-
-
-class ChangeInstance(ObjectFormPage):
-    """Another size or image for a stopped instance."""
-
-    section = "instances"
-    title = gettext_lazy("Change size or image")
-    form = ChangeForm
-    submit_label = gettext_lazy("Change")
-
-    def rows(self) -> QuerySet[Instance]:
-        return selectors.visible(self.actor)
-
-    def initial(self) -> Mapping[str, Any]:
-        return {"image": str(self.object.image_id), "size": str(self.object.size_id)}
-
-    def form_kwargs(self) -> dict[str, Any]:
-        return {
-            "images": list(choices.images(self.actor)),
-            "sizes": list(choices.sizes(self.actor)),
-            "instance": self.object,
-        }
-
-    def submit(self, data: dict[str, Any]) -> str:
-        instance: Instance = self.object
-        changed = {name: data[name] for name in ("image", "size") if data[name] != str(getattr(instance, f"{name}_id"))}
-        services.change(actor=self.actor, instance=instance, **changed)
-        return str(instance.get_absolute_url())
 
 
 # --- actions -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from apps.core import actors, crashpoints, reconciling, wake
 from apps.core.reasons import Reason
 from apps.core.states import IllegalStep
 from apps.core.transitions import Step, transition_many
-from apps.instances import selectors
+from apps.instances import entrances, selectors
 from apps.instances.decide import Seen, decide, of_this_launch, own_pod, progress
 from apps.instances.models import Instance
 from apps.instances.spec import KIND
@@ -109,7 +109,7 @@ def _step_forward(instance: Instance, pod: PodObservation, now: datetime, *, lis
     if decision.to == S.RUNNING:
         if "ready" not in instance.stages:  # what only Events tell has been told by now
             values |= progress(instance, pod, events.notes(instance.last_events), now=now, timeout_s=timeout_s)
-        owed = instance.next_key or instance.observed_generation < instance.generation
+        owed = instance.next_key or instance.observed_generation < instance.generation or entrances.is_owed(instance)
         if instance.state != S.RUNNING and decision.reason is None and not owed:
             settled["due_at"] = None
     return Step(to=decision.to, reason=decision.reason, values=values, unless_poked=settled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -28,7 +29,7 @@ def allow(
     require_admin(actor)
     with transaction.atomic():
         row: Team = Team.objects.as_system().select_for_update().get(pk=team.pk)
-        wanted = {
+        wanted: dict[str, Any] = {
             "own_images": row.own_images if own_images is None else own_images,
             "image_prefixes": row.image_prefixes if image_prefixes is None else _prefixes(image_prefixes),
         }

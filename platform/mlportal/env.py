@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from kubekit.errors import SpecError
 from kubekit.incluster import IN_CLUSTER
+from kubekit.reference import parse as parse_reference
 from mlportal.paths import ROOT, Home
 
 DATABASE_NAME = "mlportal"
@@ -68,6 +70,7 @@ class Environment:
     smtp_url: str | None
     mail_from: str
     egress_allow: tuple[str, ...]
+    tools_image: str
     start_timeout_s: float
     task_start_timeout_s: float
     log_days: int
@@ -139,6 +142,7 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         smtp_url=_smtp(values.get("PORTAL_SMTP_URL") or ""),
         mail_from=values.get("PORTAL_MAIL_FROM") or "portal@localhost",
         egress_allow=_egress(values.get("PORTAL_EGRESS_ALLOW") or ""),
+        tools_image=_image("PORTAL_TOOLS_IMAGE", values.get("PORTAL_TOOLS_IMAGE") or "mlportal/tools:1"),
         start_timeout_s=_seconds("PORTAL_START_TIMEOUT_S", values.get("PORTAL_START_TIMEOUT_S") or "300"),
         task_start_timeout_s=_seconds(
             "PORTAL_TASK_START_TIMEOUT_S", values.get("PORTAL_TASK_START_TIMEOUT_S") or "900"
@@ -376,6 +380,16 @@ def _egress(text: str) -> tuple[str, ...]:
             except ValueError as error:
                 raise BadEnvironment(f"PORTAL_EGRESS_ALLOW has {entry!r}: {error}") from error
     return entries
+
+
+def _image(name: str, text: str) -> str:
+    try:
+        parse_reference(text)
+    except SpecError as error:
+        raise BadEnvironment(
+            f"{name} must be an image's reference such as registry.example.org/mlportal/tools:1: {error.message}"
+        ) from error
+    return text
 
 
 def _seconds(name: str, text: str, *, least: float = 0) -> float:

@@ -35,6 +35,8 @@ PORTAL_APPS_DOMAIN = ENVIRONMENT.apps_domain
 PORTAL_SSH_HOST, PORTAL_SSH_PORT = ENVIRONMENT.ssh_public
 PORTAL_SSH_HOST_KEY_FILE = ENVIRONMENT.ssh_host_key_file
 PORTAL_EGRESS_ALLOW = ENVIRONMENT.egress_allow
+PORTAL_TOOLS_IMAGE = ENVIRONMENT.tools_image
+"""What is put into images that were not made for the portal (docker/tools)."""
 PORTAL_START_TIMEOUT_S = ENVIRONMENT.start_timeout_s
 """An instance fails when it has made no progress towards its start for this long."""
 PORTAL_TASK_START_TIMEOUT_S = ENVIRONMENT.task_start_timeout_s

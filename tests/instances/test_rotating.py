@@ -28,7 +28,7 @@ class Program:
         self.pushes: list[tuple[str, str]] = []
         self.refuses = ""
 
-    def carry(self, cluster: Any, namespace: str, pod: str, key: str) -> None:
+    def carry(self, cluster: Any, namespace: str, pod: str, key: str, *, shell: str) -> None:
         self.pushes.append((namespace, pod))
         if self.refuses:
             raise Unreachable(self.refuses)
@@ -137,8 +137,8 @@ def test_a_key_that_arrives_after_the_stop_revives_nothing(
     instance = world.running()
     rotating.rotate_key(actor=world.actor, instance=instance)
 
-    def stopped_meanwhile(*where: Any) -> None:
-        program.carry(*where)
+    def stopped_meanwhile(*where: Any, **how: Any) -> None:
+        program.carry(*where, **how)
         services.stop(actor=world.actor, instance=instance)
 
     monkeypatch.setattr(rotating, "carry", stopped_meanwhile)

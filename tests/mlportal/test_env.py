@@ -39,6 +39,7 @@ def test_nothing_set_gives_an_embedded_portal_on_loopback(tmp_path):
         ("PORTAL_ORIGIN", "https://portal.example.org/sub", "https://portal.example.org"),
         ("PORTAL_ORIGIN", "https://portal.example.org:port", "PORTAL_ORIGIN"),
         ("PORTAL_ORIGIN", "http://portal.example.org", "plain HTTP"),
+        ("PORTAL_TOOLS_IMAGE", "https://r.example/tools", "registry.example.org/mlportal/tools:1"),
         ("PORTAL_APPS_DOMAIN", "apps_x/..", "host name"),
         ("PORTAL_APPS_DOMAIN", "apps.example.org", "plain HTTP"),
         ("DATABASE_URL", "mysql://u@h/n", "postgresql://"),
@@ -172,6 +173,11 @@ def test_a_database_url_survives_a_round_trip(url):
 
 def test_a_password_is_decoded():
     assert env.parse_database_url("postgres://u:a%2Fb@h/n").password == "a/b"
+
+
+def test_the_image_of_the_tools_may_come_from_ones_own_registry():
+    assert env.read({}).tools_image == "mlportal/tools:1"
+    assert env.read({"PORTAL_TOOLS_IMAGE": "r.example:5000/tools@sha256:" + "0" * 64}).tools_image.startswith("r.example")
 
 
 def test_egress_takes_networks_addresses_and_names():
