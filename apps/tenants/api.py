@@ -17,6 +17,7 @@ from apps.clusters.models import Cluster
 from apps.core import refs
 from apps.core.api import Item, PortalViewSet, StatefulItem
 from apps.tenants import checker, events, imagerules, ledger, people, quotas, selectors, teams, uses
+from apps.tenants.api_lifetime import TeamLifetimes
 from apps.tenants.models import Membership, Queue, Role, Team, User
 from apps.tenants.quotas import Quota
 
@@ -214,7 +215,7 @@ class MemberForm(serializers.Serializer[Any]):
     user = serializers.CharField(max_length=100)
 
 
-class TeamViewSet(PortalViewSet):
+class TeamViewSet(TeamLifetimes):
     """Teams and their members."""
 
     kind = "team"

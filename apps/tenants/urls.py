@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.tenants import views, views_people, views_ssh
+from apps.tenants import views, views_lifetime, views_people, views_ssh
 
 app_name = "tenants"
 
@@ -22,6 +22,8 @@ urlpatterns = [
     path("teams/<uuid:pk>", views_people.TeamPage.as_view(), name="team"),
     path("teams/<uuid:pk>/edit", views_people.EditTeam.as_view(), name="team-edit"),
     path("teams/<uuid:pk>/own-images", views_people.OwnImages.as_view(), name="team-own-images"),
+    path("teams/<uuid:pk>/lifetime", views_lifetime.TeamLifetime.as_view(), name="team-lifetime"),
+    path("teams/default-lifetime", views_lifetime.DefaultLifetime.as_view(), name="default-lifetime"),
     path("teams/<uuid:pk>/add", views_people.AddMembers.as_view(), name="team-add"),
     path("teams/<uuid:pk>/delete", views_people.DeleteTeam.as_view(), name="team-delete"),
     path("teams/<uuid:pk>/members/<uuid:user>/role", views_people.SetRole.as_view(), name="member-role"),

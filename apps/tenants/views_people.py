@@ -31,6 +31,7 @@ from apps.core.pages import (
 )
 from apps.tenants import departures, imagerules, people, selectors, teams, tokens
 from apps.tenants.forms import ImageRuleForm, MembersForm, RoleForm, TeamForm, TokenForm, UserForm
+from apps.tenants.lifetimes import Policies
 from apps.tenants.models import ApiToken, Role, Team, User
 
 YES_NO = (Choice(value="yes", label=gettext_lazy("yes")), Choice(value="no", label=gettext_lazy("no")))
@@ -72,6 +73,8 @@ def _members(view: Any, team: Team) -> Mapping[str, Any]:
         "may_manage": teams.is_team_admin(view.actor, team),
         "roles": Role.choices,
         "me": view.actor.user_id,
+        "policy": Policies().of(team.pk),
+        "may_rule": view.actor.is_admin,
     }
 
 

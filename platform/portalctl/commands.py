@@ -131,6 +131,8 @@ def create_instance(portal: Portal, options: argparse.Namespace) -> int:
     queue = options.queue or _only_queue(portal)
     body = {"name": options.name or "", "image": options.image, "size": options.size, "queue": queue}
     body |= set_up(options)
+    if options.ends:
+        body["ends_at"] = options.ends
     if mounts := [mount(text) for text in options.volume]:
         body["volumes"] = mounts
     made = portal.call("POST", "instances", body, key=options.key).json

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from portalctl import account, commands, ssh
+from portalctl import account, commands, lifetime, ssh
 from portalctl.account import NotSignedIn
 from portalctl.commands import Command, Usage
 from portalctl.rest import Refused, Unreachable
@@ -103,15 +103,24 @@ def _instances(verbs: Verbs) -> None:
     made.add_argument("--name")
     made.add_argument("--volume", action="append", default=[], metavar="VOLUME:/PATH[:ro]")
     _set_up(made)
+    made.add_argument("--ends", type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
     made.add_argument("--wait", action="store_true", help="until it runs")
     _key(made)
-    _list(verbs, commands.list_of("instances", "name", "state", "queue", "owner", "image", "size"), queue=True)
+    _list(
+        verbs,
+        commands.list_of("instances", "name", "state", "queue", "owner", "image", "size", "lifetime.ends_at"),
+        queue=True,
+    )
     _verb(verbs, "show", "all about one", commands.show_one("instances"), named="name")
     for verb, text in (("start", "start it"), ("stop", "stop it"), ("restart", "stop and start it")):
         _verb(verbs, verb, text, commands.act("instances", verb), named="name").add_argument(
             "--wait", action="store_true", help="until it is so"
         )
     _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
+    kept = _verb(verbs, "keep", "say until when it is kept, whatever it does", lifetime.keep, named="name")
+    kept.add_argument("--until", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
+    ending = _verb(verbs, "end", "say when it is stopped", lifetime.end, named="name")
+    ending.add_argument("--at", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
     _delete(verbs, "instances")
 
 

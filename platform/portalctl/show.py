@@ -9,9 +9,9 @@ from typing import Any
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Aligned text with a head line; a missing value is a dash."""
-    lines = [[name.upper().replace("_", " ") for name in columns]]
-    lines += [[_cell(row.get(name)) for name in columns] for row in rows]
+    """Aligned text with a head line; a missing value is a dash. A column ``a.b`` is the ``b`` of what is at ``a``."""
+    lines = [[name.rpartition(".")[2].upper().replace("_", " ") for name in columns]]
+    lines += [[_cell(_at(row, name)) for name in columns] for row in rows]
     widths = [max(_width(line[number]) for line in lines) for number in range(len(columns))]
     return "\n".join(
         "  ".join(text + " " * (width - _width(text)) for text, width in zip(line, widths, strict=True)).rstrip()
@@ -29,6 +29,11 @@ def state(item: Mapping[str, Any]) -> str:
     reason = item.get("reason") or {}
     lines = [f"{item['name']}: {item['state']}", reason.get("sentence", ""), reason.get("next", "")]
     return "\n".join(line for line in lines if line)
+
+
+def _at(row: Mapping[str, Any], name: str) -> Any:
+    outer, dot, inner = name.partition(".")
+    return (row.get(outer) or {}).get(inner) if dot else row.get(name)
 
 
 def _cell(value: Any) -> str:
