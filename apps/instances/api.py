@@ -25,6 +25,7 @@ from apps.instances import (
     services,
     ssh,
     stages,
+    startup,
 )
 from apps.instances.api_changing import (
     DRY_RUN,
@@ -199,6 +200,13 @@ class SshItem(serializers.Serializer[Any]):
     config = serializers.CharField()
 
 
+class EndingItem(serializers.Serializer[Any]):
+    """``none``, ``not_running``, ``running``, ``ended`` (with its exit code) or ``unknown``."""
+
+    state = serializers.CharField()
+    code = serializers.IntegerField(allow_null=True)
+
+
 class TicketItem(serializers.Serializer[Any]):
     """POST ``ticket`` as a form field to ``url`` within a minute, once."""
 
@@ -319,6 +327,14 @@ class InstanceViewSet(LifetimeActions):
     def ssh(self, request: Request, pk: str) -> Response:
         """How its owner gets there by SSH: addresses, host keys, a part of ~/.ssh/config."""
         return Response(SshItem(ssh.require_way(self.actor, self.find(pk))).data)
+
+    @extend_schema(responses=EndingItem)
+    @action(detail=True, methods=["get"], url_path="start-script", url_name="start-script")
+    def start_script(self, request: Request, pk: str) -> Response:
+        """How its start-up script ended; its owner asks."""
+        instance = self.find(pk)
+        entering.require_owner(self.actor, instance)
+        return Response(EndingItem(startup.look(instance)).data)
 
     @extend_schema(request=ForecastForm, responses=ForecastItem)
     @action(detail=False, methods=["post"], url_path="will-it-run")

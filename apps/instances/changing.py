@@ -48,6 +48,7 @@ class Preview:
     forecast: Forecast
     revision: int
     waits: Plan
+    wanted: Settings
 
     def as_dict(self) -> dict[str, Any]:
         """For the API."""
@@ -65,6 +66,7 @@ def preview(*, actor: Actor, instance: Instance, wishes: Wishes) -> Preview:
         forecast=forecast.will_it_run(actor=actor, queue=instance.queue, size=size, instead_of=instance),
         revision=instance.revision,
         waits=waiting(instance),
+        wanted=wanted,
     )
 
 

@@ -43,7 +43,7 @@ def sign(*, key: str, instance_id: str, username: str, expires: int, nonce: str)
 
 def ticket(*, actor: Actor, instance: Instance) -> Entrance:
     """A ticket for the owner of a running instance; audited. Raises ``Forbidden`` or ``Conflict``."""
-    _require_owner(actor, instance)
+    require_owner(actor, instance)
     if instance.state != InstanceState.RUNNING or not instance.key:
         raise Conflict(
             _("The instance “%(name)s” is %(state)s, so there is nothing to open.")
@@ -70,7 +70,7 @@ def ticket(*, actor: Actor, instance: Instance) -> Entrance:
 
 def reveal_key(*, actor: Actor, instance: Instance) -> Secret:
     """The key of the present launch, for its owner alone; audited. Raises ``Forbidden`` or ``Conflict``."""
-    _require_owner(actor, instance)
+    require_owner(actor, instance)
     if instance.state not in LAUNCHED or not instance.key:
         raise Conflict(
             _("The instance “%(name)s” is %(state)s; it has a key only from a start to the next stop.")
@@ -94,7 +94,8 @@ def may_enter(actor: Actor, instance: Instance) -> bool:
     return actor.user_id is not None and instance.owner_id == actor.user_id
 
 
-def _require_owner(actor: Actor, instance: Instance) -> None:
+def require_owner(actor: Actor, instance: Instance) -> None:
+    """Raise ``Forbidden`` for everybody else."""
     if not may_enter(actor, instance):
         raise Forbidden(
             _("Only its owner may enter an instance or read its key."),

@@ -12,7 +12,6 @@ from apps.catalog import facts
 from apps.catalog.models import Image, Size
 from apps.core import quantities
 from apps.instances import option_forms
-from apps.instances.models import Instance
 from apps.instances.option_forms import OptionFields
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
@@ -107,23 +106,3 @@ class InstanceForm(OptionFields):
         if data.get("volume") and data.get("path") == HOME_PATH:
             self.add_error("path", _("The home is mounted at /root already."))
         return data
-
-
-class ChangeForm(forms.Form):
-    """Another size or image for a stopped instance."""
-
-    image = forms.ChoiceField(label=gettext_lazy("Image"))
-    size = forms.ChoiceField(label=gettext_lazy("Size"))
-
-    def __init__(self, *args: Any, images: list[Image], sizes: list[Size], instance: Instance, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # What was retired meanwhile stays choosable for whom has it.
-        with_own_image = images if instance.image in images else [instance.image, *images]
-        with_own_size = sizes if instance.size in sizes else [instance.size, *sizes]
-        for name, found in (
-            ("image", [(str(image.pk), facts.label(image)) for image in with_own_image]),
-            ("size", [(str(size.pk), size_label(size)) for size in with_own_size]),
-        ):
-            field = self.fields[name]
-            assert isinstance(field, forms.ChoiceField)
-            field.choices = found

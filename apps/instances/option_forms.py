@@ -133,6 +133,18 @@ def put_errors(form: forms.Form, errors: Mapping[str, Any]) -> None:
             form.add_error(name, str(text))
 
 
+def differences(before: Options, after: Options) -> list[str]:
+    """The same for ``portalctl instance set``."""
+    changed = {name: text for name, text in after.env.items() if before.env.get(name) != text}
+    said = [word for name, text in sorted(changed.items()) for word in ("--env", f"{name}={text}")]
+    said += [word for name in sorted(before.env.keys() - after.env.keys()) for word in ("--unset-env", name)]
+    if before.shm_bytes != after.shm_bytes:
+        said += ["--shm", f"{after.shm_bytes // MIB}Mi" if after.shm_bytes else "default"]
+    if before.time_zone != after.time_zone:
+        said += ["--time-zone", after.time_zone or "UTC"]
+    return said if before.script == after.script else [*said, "--script", "FILE" if after.script else "/dev/null"]
+
+
 def words(found: Options) -> Sequence[str]:
     """The same for ``portalctl instance create``; a script is a file there."""
     said = [word for name, value in sorted(found.env.items()) for word in ("--env", f"{name}={value}")]

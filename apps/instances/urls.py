@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.instances import views
+from apps.instances import views, views_changing
 from apps.instances.lifetime import views as lifetime
 
 app_name = "instances"
@@ -18,10 +18,12 @@ urlpatterns = [
     path("instances/<uuid:pk>/stop", views.Stop.as_view(), name="stop"),
     path("instances/<uuid:pk>/restart", views.Restart.as_view(), name="restart"),
     path("instances/<uuid:pk>/delete", views.Delete.as_view(), name="delete"),
-    path("instances/<uuid:pk>/change", views.ChangeInstance.as_view(), name="change"),
+    path("instances/<uuid:pk>/change", views_changing.ChangeInstance.as_view(), name="change"),
+    path("instances/<uuid:pk>/change/panel", views_changing.ChangePanel.as_view(), name="change-panel"),
     path("instances/<uuid:pk>/enter", views.Enter.as_view(), name="enter"),
     path("instances/<uuid:pk>/editor", views.EditorButton.as_view(), name="editor"),
     path("instances/<uuid:pk>/ssh", views.SshState.as_view(), name="ssh"),
+    path("instances/<uuid:pk>/startup", views.StartupState.as_view(), name="startup"),
     path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
     path("instances/<uuid:pk>/keep", lifetime.Keep.as_view(), name="keep"),

@@ -32,17 +32,20 @@ from apps.core.pages import (
 )
 from apps.instances import (
     buttons,
+    changing,
     choices,
     editor,
     entering,
     entrances,
     option_forms,
+    options,
     rendering,
     rotating,
     selectors,
     services,
     ssh,
     stages,
+    startup,
 )
 from apps.instances.forms import InstanceForm
 from apps.instances.lifetime import shown
@@ -108,6 +111,8 @@ def _overview(view: Any, instance: Instance) -> Mapping[str, Any]:
     may_enter = entering.may_enter(view.actor, instance)
     return {
         "stages": stages.rows(instance),
+        "options": options.of(instance.options),
+        "waiting": changing.waiting(instance),
         "total_s": stages.total_s(instance),
         "mounts": instance.mounted,
         "url": url_of(instance),
@@ -333,6 +338,22 @@ class SshState(InstanceAction):
     def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         """Nothing when it does; the reason when it does not, or that it could not be asked."""
         return self.show("instances/ssh_state.html", ssh.state_of(self.actor, find(self.rows(), pk)))
+
+    def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        raise NotFound()
+
+
+class StartupState(InstanceAction):
+    """How the start-up script ended, asked when its part of the page stands."""
+
+    def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """For the owner, who can mend it."""
+        instance = find(self.rows(), pk)
+        if not entering.may_enter(self.actor, instance):
+            raise NotFound()
+        ending = startup.look(instance)
+        said = {"code": ending.code, "timed_out": ending.timed_out, ending.state: True, "object": instance}
+        return self.show("instances/startup_state.html", said)
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         raise NotFound()

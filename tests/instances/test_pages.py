@@ -185,7 +185,7 @@ def test_buttons_act(world: World, client: Client) -> None:
     world.reconcile(instance)
     world.cluster.remove_pod()
     world.reconcile(instance)
-    data = {"image": world.image.pk, "size": world.large.pk}
+    data = {"image": world.image.pk, "size": world.large.pk, "revision": instance.revision}
     assert client.post(f"/instances/{instance.pk}/change", data).status_code == 302
     client.post(f"/instances/{instance.pk}/start")
     instance.refresh_from_db()
@@ -200,8 +200,8 @@ def test_destructive_buttons_say_what_is_lost_and_what_stays(world: World, clien
     assert "all other volumes stay" in text
 
 
-PATHS = ["", "/log", "/events", "/yaml", "/history", "/log/tail", "/change"]
-POSTS = ["/start", "/stop", "/restart", "/delete", "/enter", "/key", "/change"]
+PATHS = ["", "/log", "/events", "/yaml", "/history", "/log/tail", "/change", "/startup"]
+POSTS = ["/start", "/stop", "/restart", "/delete", "/enter", "/key", "/change", "/change/panel"]
 
 
 def test_another_team_meets_404_everywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
