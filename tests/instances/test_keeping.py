@@ -205,7 +205,7 @@ def test_the_page_says_in_words_what_counts_as_activity(world: World) -> None:
     assert "not stopped for being idle" in client.get(instance.get_absolute_url()).content.decode()
     rule(world, idle_minutes=60)
     page = client.get(instance.get_absolute_url()).content.decode()
-    for words in ("computes", "terminal", "SSH", "GPU", "A tab that is only open"):
+    for words in ("computes", "terminal", "SSH", "GPU", "A tab of JupyterLab that is only open"):
         assert words in page
 
 
