@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kubekit.errors import SpecError
@@ -45,18 +46,21 @@ def node_facts(raw: Raw) -> NodeFacts:
 
 def amounts(resources: Raw) -> Sums:
     """A resource list as integers: ``cpu_millis``, ``memory_bytes``, ``pods`` and extended resources by name."""
-    found: Sums = {}
-    for name, text in resources.items():
-        try:
-            if name == "cpu":
-                found["cpu_millis"] = parse_cpu(text)
-            elif name == "memory":
-                found["memory_bytes"] = parse_bytes(text)
-            elif name == "pods" or "/" in name:
-                found[name] = parse_count(text)
-        except SpecError:
-            continue  # a quantity that we cannot read must not hide the others
-    return found
+    found = (_amount(name, text) for name, text in resources.items())
+    return {entry[0]: entry[1] for entry in found if entry is not None}
+
+
+@lru_cache(maxsize=4096)
+def _amount(name: str, text: str | int | float) -> tuple[str, int] | None:
+    """Thousands of pods ask for the same few amounts, so each is read once."""
+    try:
+        if name == "cpu":
+            return "cpu_millis", parse_cpu(text)
+        if name == "memory":
+            return "memory_bytes", parse_bytes(text)
+        return (name, parse_count(text)) if name == "pods" or "/" in name else None
+    except SpecError:
+        return None  # a quantity that we cannot read must not hide the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +81,17 @@ def pod_request(raw: Raw) -> PodRequest | None:
     if status.get("phase") in _TERMINAL:
         return None
     total = _sum(_requests(container) for container in spec.get("containers") or ())
-    peak: Sums = {}
-    sidecars: Sums = {}
-    for container in spec.get("initContainers") or ():
-        wants = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars = _sum((sidecars, wants))
-            peak = _max(peak, sidecars)
-        else:
-            peak = _max(peak, _sum((sidecars, wants)))
-    total = _max(_sum((total, sidecars)), peak)
+    if first := spec.get("initContainers"):
+        peak: Sums = {}
+        sidecars: Sums = {}
+        for container in first:
+            wants = _requests(container)
+            if container.get("restartPolicy") == "Always":
+                sidecars = _sum((sidecars, wants))
+                peak = _max(peak, sidecars)
+            else:
+                peak = _max(peak, _sum((sidecars, wants)))
+        total = _max(_sum((total, sidecars)), peak)
     total = _sum((total, amounts(spec.get("overhead") or {}), {"pods": 1}))
     return PodRequest(node=spec.get("nodeName") or "", amounts=total)
 

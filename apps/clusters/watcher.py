@@ -24,7 +24,7 @@ from apps.clusters.installation import install_id
 from apps.clusters.models import Cluster
 from apps.clusters.states import ClusterState
 from apps.core import control, wake
-from kubekit import names
+from kubekit import collector, names
 from kubekit.credentials import Credentials
 from kubekit.errors import KubeError, PermissionDenied, Unreachable
 from kubekit.listwatch import ListWatch
@@ -193,12 +193,13 @@ class Watcher:
             return
         if resource == "events":
             return  # what happened before is not told again
-        if resource == "pods":
-            self.capacity.sync_pods(items)
-        ours = [raw for raw in items if self._is_ours(raw)]
-        kind = watching.kind_of(resource)
-        self._ours = {key: labels for key, labels in self._ours.items() if key[0] != kind}
-        self._ours.update({_key(kind, raw): _labels(raw) for raw in ours})
+        with collector.at_rest():
+            if resource == "pods":
+                self.capacity.sync_pods(items)
+            ours = [raw for raw in items if self._is_ours(raw)]
+            kind = watching.kind_of(resource)
+            self._ours = {key: labels for key, labels in self._ours.items() if key[0] != kind}
+            self._ours.update({_key(kind, raw): _labels(raw) for raw in ours})
         for (wanted, label), handlers in watching.registry.resyncs.items():
             if wanted == resource:
                 chosen = [raw for raw in ours if _labels(raw).get(names.KIND) == label]

@@ -8,7 +8,6 @@ WebSocket with the subprotocol ``v4.channel.k8s.io``: each frame begins with one
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from kubekit import collector
 from kubekit.credentials import Credentials
 from kubekit.errors import BadAnswer, KubeError, TlsFailure, Unreachable, error_from_status
 from kubekit.kinds import kind_named
@@ -325,18 +325,12 @@ def _unreachable(server: str, error: BaseException) -> Unreachable:
 
 
 def _parsed(raw: bytes, trim: Callable[[Obj], Obj] | None) -> Any:
-    """JSON, with the collector at rest: a page of pods is a hundred thousand new objects of which none is garbage, and
-    going through the growing heap again and again took two thirds of a list's time. Raises ValueError."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    """JSON, with the collector at rest. Raises ValueError."""
+    with collector.at_rest():
         page = json.loads(raw)
         if trim is not None and isinstance(page, dict):
             page["items"] = [trim(item) for item in page.get("items") or ()]
         return page
-    finally:
-        if collects:
-            gc.enable()
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:
