@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
+from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema, extend_schema_field
 from rest_framework import serializers, status
@@ -25,6 +27,7 @@ from apps.instances import (
     services,
     ssh,
     stages,
+    startlog,
     startup,
 )
 from apps.instances.api_changing import (
@@ -327,6 +330,14 @@ class InstanceViewSet(LifetimeActions):
     def ssh(self, request: Request, pk: str) -> Response:
         """How its owner gets there by SSH: addresses, host keys, a part of ~/.ssh/config."""
         return Response(SshItem(ssh.require_way(self.actor, self.find(pk))).data)
+
+    @extend_schema(responses={(200, "text/plain"): OpenApiTypes.STR})
+    @action(detail=True, methods=["get"])
+    def log(self, request: Request, pk: str) -> HttpResponse:
+        """The end of its log as text, or nothing; the header ``Log-Note`` says why there is none."""
+        tail = startlog.read(self.find(pk))
+        headers = {**NO_STORE, **({"Log-Note": quote(tail.why)} if tail.why else {})}
+        return HttpResponse(tail.lines, content_type="text/plain; charset=utf-8", headers=headers)
 
     @extend_schema(responses=EndingItem)
     @action(detail=True, methods=["get"], url_path="start-script", url_name="start-script")

@@ -10,45 +10,18 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.utils.translation import gettext as _
 
 from apps.catalog import facts, own
 from apps.catalog.models import Image, Size
-from apps.clusters import access
 from apps.core import manifests
 from apps.core.actors import Actor
-from apps.core.errors import Invalid, PortalError
+from apps.core.errors import Invalid
 from apps.instances import forecast, option_forms
 from apps.instances.models import Instance
 from apps.instances.options import Options
 from apps.instances.spec import host_of, objects_of, url_of
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
-from kubekit.build.pod import CONTAINER
-from kubekit.errors import BadRequest, KubeError, NotFound
-
-LOG_LINES = 300
-LOG_BYTES = 256 * 1024
-
-
-def log_of(instance: Instance) -> dict[str, Any]:
-    """The end of the log, or the sentence that says why there is none."""
-    if instance.at_rest:
-        return {"lines": "", "why": _("It does not run; the log is there from the next start on.")}
-    try:
-        cluster = access.connect(instance.queue.cluster)
-        raw = cluster.log_tail(
-            instance.queue.namespace,
-            instance.pod_name,
-            CONTAINER,
-            tail_lines=LOG_LINES,
-            limit_bytes=LOG_BYTES,
-        )
-    except (BadRequest, NotFound):
-        return {"lines": "", "why": _("The program has not begun yet.")}
-    except (KubeError, PortalError):
-        return {"lines": "", "why": _("The cluster does not answer, so its log cannot be read now.")}
-    return {"lines": raw.decode("utf-8", "replace"), "why": "" if raw else _("The log is empty so far.")}
 
 
 def policy_for(url: str) -> str:

@@ -28,6 +28,7 @@ urlpatterns = [
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
     path("instances/<uuid:pk>/keep", lifetime.Keep.as_view(), name="keep"),
     path("instances/<uuid:pk>/end", lifetime.SetEnd.as_view(), name="end"),
+    path("instances/<uuid:pk>/log/start", views.StartLog.as_view(), name="start-log"),
     path("instances/<uuid:pk>/log/tail", views.LogTail.as_view(), name="log-tail"),
     path("instances/<uuid:pk>/<slug:tab>", views.InstanceDetail.as_view(), name="tab"),
 ]

@@ -45,6 +45,7 @@ from apps.instances import (
     services,
     ssh,
     stages,
+    startlog,
     startup,
 )
 from apps.instances.forms import InstanceForm
@@ -134,6 +135,8 @@ class InstanceDetail(ObjectPage):
     section = "instances"
     kind = "instance"
     header_template = "instances/header.html"
+    template = "instances/object.html"
+    scripts = ("instances/log.js",)
     styles = ("instances/instances.css",)
     tabs: ClassVar[Sequence[Tab]] = (
         Tab(slug="overview", label=gettext_lazy("Overview"), template="instances/tab_overview.html", context=_overview),
@@ -365,7 +368,18 @@ class LogTail(InstanceAction):
     def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         """Never an error page: what cannot be read is said in the log's place."""
         instance = find(selectors.visible_ever(self.actor), pk)
-        return self.show("instances/log_tail.html", {"object": instance, **rendering.log_of(instance)})
+        return self.show("instances/log_tail.html", {"object": instance, "tail": startlog.read(instance)})
 
     def post(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
         raise NotFound()
+
+
+class StartLog(LogTail):
+    """The same below the overview while it starts, and when it failed to; nothing else."""
+
+    def get(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """With the sentence of its reason above the lines."""
+        instance = find(selectors.visible_ever(self.actor), pk)
+        starting = startlog.is_starting(instance)
+        tail = startlog.read(instance) if starting else startlog.Tail()
+        return self.show("instances/start_log.html", {"object": instance, "starting": starting, "tail": tail})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,12 +91,12 @@ class ChangePanel(ChangeInstance):
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         raise NotFound()
 
-    def post(self, request: HttpRequest, pk: uuid.UUID, **kwargs: Any) -> HttpResponse:
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The plan, or what stands in its way."""
         self.check()
         form = self.form(request.POST, **self.form_kwargs())
         if not form.is_valid():
-            texts = {name: " ".join(errors) for name, errors in form.errors.items()}
+            texts = {name: " ".join(map(str, errors)) for name, errors in form.errors.items()}
             found: dict[str, Any] = {"error": {"detail": _("This cannot be planned yet."), "errors": texts}}
             return self.show("instances/change_panel.html", found)
         try:

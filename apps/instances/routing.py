@@ -1,0 +1,7 @@
+"""Web socket addresses of dev instances."""
+
+from django.urls import path
+
+from apps.instances.followers import LogFollower
+
+websocket_urlpatterns = [path("live/instances/<uuid:pk>/log", LogFollower.as_asgi())]
