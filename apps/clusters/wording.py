@@ -149,6 +149,10 @@ WORDINGS: Mapping[str, Wording] = {
         sentence=_("The registry does not let the cluster have the image “{image}”."),
         next=_("Tell an administrator: the image's registry needs credentials."),
     ),
+    "image_architecture": Wording(
+        sentence=_("The image “{image}” is for another kind of processor than the node."),
+        next=_("Choose an image for this kind of processor, or one for several kinds."),
+    ),
     "image_name_invalid": Wording(
         sentence=_("“{image}” is not the name of an image."),
         next=_("Tell an administrator: the catalogue's entry needs another reference."),

@@ -99,6 +99,12 @@ def no_command(cluster: InstanceCluster) -> None:
     cluster.wait("RunContainerError", 'exec: "mlportal-entrypoint": executable file not found in $PATH')
 
 
+def other_processor(cluster: InstanceCluster) -> None:
+    cluster.make_pod()
+    last = {"exitCode": 126, "reason": "Error", "message": "/bin/sh: exec format error: the image is for another kind"}
+    cluster.wait("CrashLoopBackOff", restarts=1, last=last)
+
+
 def config_missing(cluster: InstanceCluster) -> None:
     cluster.make_pod()
     cluster.wait("CreateContainerConfigError", 'secret "jupyter-1" not found')
@@ -165,6 +171,7 @@ CAUSES: list[tuple[str, str, Provoke]] = [
     ("out_of_memory", S.FAILED, out_of_memory),
     ("crashed_at_start", S.FAILED, crashed),
     ("command_not_found", S.FAILED, no_command),
+    ("image_architecture", S.FAILED, other_processor),
     ("config_missing", S.STARTING, config_missing),
     ("node_lost", S.UNREACHABLE, node_lost),
     ("node_lost", S.UNREACHABLE, node_silent),

@@ -486,6 +486,27 @@ CASES = (
         crashed(exitCode=128, reason="StartError", message='exec: "nope": executable file not found in $PATH'),
     ),
     Case(
+        "the image is for another processor (the runtime)",
+        "image_architecture",
+        "fix_image",
+        crashed(exitCode=1),
+        known={"log_tail": "exec /usr/local/bin/start: exec format error\n"},
+    ),
+    Case(
+        "the image is for another processor (our entrypoint)",
+        "image_architecture",
+        "fix_image",
+        crashed(exitCode=126, message="mlportal-entrypoint: /bin/sh: exec format error: the image is for another kind"),
+    ),
+    Case(
+        "a program that printed it and went on",
+        "crashed_at_start",
+        "see_log",
+        crashed(exitCode=1),
+        known={"log_tail": "plugin x: exec format error\nTraceback\nValueError"},
+        params={"exit_code": 1, "restarts": 3, "ran_s": 2},
+    ),
+    Case(
         "it crashed at its start",
         "crashed_at_start",
         "see_log",

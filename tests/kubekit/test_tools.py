@@ -6,7 +6,9 @@ import pytest
 
 from kubekit import tools
 from kubekit.build import instance as build
+from kubekit.diagnose import Context, diagnose
 from kubekit.errors import SpecError
+from kubekit.observe import observe_pod
 from kubekit.specs import Mount
 from tests.kubekit.samples import gpu_instance_spec, instance_spec
 
@@ -43,6 +45,19 @@ def test_an_image_made_for_the_portal_runs_its_own_entrypoint() -> None:
     assert "initContainers" not in inside
     assert "command" not in inside["containers"][0]
     assert "tools" not in str(inside)
+
+
+def test_tools_that_cannot_be_fetched_are_named_and_not_the_image() -> None:
+    pulling = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{"name": "tools", "image": "r.example/tools:1", "state": pulling}],
+        "containerStatuses": [{"name": "main", "image": "debian", "state": {"waiting": {"reason": "PodInitializing"}}}],
+    }
+    pod = observe_pod({"metadata": {"name": "x-0", "namespace": "n", "uid": "u"}, "spec": {}, "status": status})
+    found = diagnose(Context(pod=pod, image="debian"))
+    assert found is not None
+    assert (found.code, found.params) == ("image_not_found", {"image": "r.example/tools:1"})
 
 
 @pytest.mark.parametrize("path", ["/opt/mlportal", "/opt/mlportal/bin", "/opt/venv", "/var/run"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 FINDING_CODES = frozenset({
     "cluster_unauthorized", "cluster_unreachable", "command_not_found", "config_error", "config_missing",
     "crashed", "crashed_at_start", "deadline_exceeded", "disk_limit", "evicted", "forbidden_by_policy",
-    "image_denied", "image_name_invalid", "image_not_found", "image_pull_failed", "invalid_spec",
+    "image_architecture", "image_denied", "image_name_invalid", "image_not_found", "image_pull_failed", "invalid_spec",
     "namespace_missing", "namespace_terminating", "no_node_cpu", "no_node_fits", "no_node_gpu",
     "no_node_memory", "no_node_pods", "node_lost", "node_refused", "node_trouble", "not_answering",
     "out_of_memory", "permission_missing", "placement_mismatch", "preempted", "quota_exceeded", "registry_unreachable",
