@@ -30,7 +30,8 @@ S = InstanceState
 #: Nothing the cluster does can mend these; the owner or an administrator has to change something.
 FATAL = frozenset({
     "image_not_found", "image_denied", "image_name_invalid", "image_architecture", "command_not_found", "config_error",
-    "volume_full", "volume_lost", "forbidden_by_policy", "invalid_spec", "namespace_missing", "namespace_terminating", "disk_limit",
+    "volume_full", "volume_lost", "forbidden_by_policy", "invalid_spec", "namespace_missing", "namespace_terminating",
+    "disk_limit",
 })  # fmt: skip
 #: It was accepted and waits for room: no time-out runs meanwhile.
 NO_ROOM = frozenset({

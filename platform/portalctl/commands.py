@@ -129,7 +129,8 @@ def delete(kind: str) -> Command:
 def create_instance(portal: Portal, options: argparse.Namespace) -> int:
     """Make and start an instance; ``--wait`` until it runs."""
     queue = options.queue or _only_queue(portal)
-    body = {"name": options.name or "", "image": options.image, "size": options.size, "queue": queue}
+    what = {"own_image": options.own_image} if options.own_image else {"image": options.image}
+    body = {"name": options.name or "", **what, "size": options.size, "queue": queue}
     body |= set_up(options)
     if options.ends:
         body["ends_at"] = options.ends

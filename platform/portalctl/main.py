@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from portalctl import account, commands, lifetime, ssh
+from portalctl import account, catalog, commands, lifetime, ssh
 from portalctl.account import NotSignedIn
 from portalctl.commands import Command, Usage
 from portalctl.rest import Refused, Unreachable
@@ -63,8 +63,12 @@ def parser() -> argparse.ArgumentParser:
     written.add_argument("--write", action="store_true", help="into ~/.ssh, where ssh, scp, rsync and editors read it")
     queues = kinds.add_parser("queue", help="queues").add_subparsers(required=True, metavar="VERB")
     _list(queues, commands.list_of("queues", "name", "state", "team", "cluster"))
-    images = kinds.add_parser("image", help="images to choose from").add_subparsers(required=True, metavar="VERB")
-    _list(images, commands.list_of("images", "name", "purpose", "reference", "description"))
+    _images(kinds.add_parser("image", help="images to choose from").add_subparsers(required=True, metavar="VERB"))
+    teams = kinds.add_parser("team", help="teams").add_subparsers(required=True, metavar="VERB")
+    _list(teams, commands.list_of("teams", "name", "description", "own_images"))
+    rule = _verb(teams, "own-images", "allow images that are not in the catalogue", catalog.own_images, named="name")
+    rule.add_argument("--from", dest="source", action="append", metavar="REGISTRY[/PATH]", help="from there alone")
+    rule.add_argument("--forbid", action="store_true", help="images of the catalogue alone")
     sizes = kinds.add_parser("size", help="sizes to choose from").add_subparsers(required=True, metavar="VERB")
     _list(sizes, commands.list_of("sizes", "name", "cpu_millis", "memory_bytes", "gpus", "gpu_resource"))
     return top
@@ -97,7 +101,9 @@ def _delete(verbs: Verbs, kind: str) -> None:
 
 def _instances(verbs: Verbs) -> None:
     made = _verb(verbs, "create", "make and start one", commands.create_instance)
-    made.add_argument("--image", required=True, help="a name of: portalctl image list")
+    which = made.add_mutually_exclusive_group(required=True)
+    which.add_argument("--image", help="a name of: portalctl image list")
+    which.add_argument("--own-image", metavar="REFERENCE", help="one of your own, where the team may")
     made.add_argument("--size", required=True, help="a name of: portalctl size list")
     made.add_argument("--queue")
     made.add_argument("--name")
@@ -131,6 +137,17 @@ def _set_up(made: argparse.ArgumentParser) -> None:
     made.add_argument("--script", metavar="FILE", help="run before JupyterLab at each start; - reads standard input")
     made.add_argument("--shm", metavar="SIZE", help="of /dev/shm, such as 2Gi; half of the memory when left out")
     made.add_argument("--time-zone", metavar="ZONE", help="such as Asia/Shanghai")
+
+
+def _images(verbs: Verbs) -> None:
+    columns = ("name", "purpose", "version", "cuda", "reference", "retired", "replaced_by", "description")
+    _list(verbs, commands.list_of("images", *columns))
+    made = _verb(verbs, "add", "put one into the catalogue", catalog.add, named="name")
+    catalog.arguments(made)
+    _key(made)
+    catalog.arguments(_verb(verbs, "change", "change what is said of it", catalog.change, named="name"))
+    gone = _verb(verbs, "retire", "nothing new starts from it", catalog.retire, named="name")
+    gone.add_argument("--use", metavar="IMAGE", help="the one to use instead")
 
 
 def _keys(verbs: Verbs) -> None:

@@ -47,7 +47,7 @@ def image_trouble(context: Context) -> Finding | None:
 
 
 def other_processor(context: Context) -> Finding | None:
-    """The image's programs are for another architecture: runtimes say so when they execute one, our entrypoint before."""
+    """The image's programs are for another architecture: runtimes say so when they execute one, our entrypoint too."""
     ended, pod = ended_container(context), context.pod
     main = pod.main if pod is not None else None
     if pod is None or main is None or pod.ready:
