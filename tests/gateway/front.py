@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from apps.instances.gateway import pages
+from apps.instances.gateway import pages, people, serving
 from apps.instances.gateway.places import Door, Launch, Places
 from apps.instances.gateway.upstreams import Upstream
 from apps.instances.gateway.visitors import Request, Visitor
@@ -55,9 +55,10 @@ class Gate:
     def __init__(self) -> None:
         self.now = time.monotonic()
         self.draining = False
-        self.hidden_cookies = frozenset({b"mlportal-session", b"mlportal-csrf"})
+        self.hidden_cookies = frozenset({b"mlportal-session", b"mlportal-csrf", people.COOKIE})
         self.visitors: set[Visitor] = set()
         self.places = places()
+        self.passes = people.Passes()
         self.places.put(launch())
         self.port = 0
         self.dials = 0
@@ -66,7 +67,10 @@ class Gate:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, request: Request) -> Door | pages.Said:
-        return self.places.at(request.host)
+        return serving.Gateway.find(self, request)  # type: ignore[arg-type]
+
+    def enter(self, visitor: Visitor, door: Door, form: bytes) -> None:
+        visitor.reply(people.admit(door, form))
 
     def page(self, said: pages.Said, language: str) -> bytes:
         return pages.answer(said, language=language, portal="https://portal.example.org")

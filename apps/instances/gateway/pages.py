@@ -41,6 +41,11 @@ TOO_MANY = Said(
     gettext_noop("Too much is open"),
     gettext_noop("This instance has as many connections as it may. Close some of its tabs."),
 )
+NOT_LET_IN = Said(
+    403,
+    gettext_noop("This port is private"),
+    gettext_noop("Only its owner and the people whom it is shared with get in. Open it from its page in the portal."),
+)
 NOT_UNDERSTOOD = Said(400, gettext_noop("The request was not understood"), gettext_noop("It is not good HTTP/1.1."))
 TOO_LARGE = Said(
     431, gettext_noop("The request is too large"), gettext_noop("Its header fields are larger than 64 kB, or too many.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -49,6 +49,25 @@ class Place:
     forwarded: bytes = b""
     busy: set[Visitor] = field(default_factory=set)
     idle: dict[int, list[Upstream]] = field(default_factory=dict)
+    ports: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    """Open ports, with the people who may use each and until when (seconds since 1970)."""
+
+    def admits(self, port: int, person: int, now: float) -> bool:
+        """Whether this person may use this port."""
+        return self.ports.get(port, {}).get(person, 0.0) > now
+
+    def show_out(self, now: float) -> None:
+        """End what is open to people who may no longer use the port that they are at (failure F45)."""
+        for visitor in list(self.busy):
+            request = visitor.current
+            door = request.door if request is not None else None
+            if (
+                request is not None
+                and door is not None
+                and door.checked
+                and not self.admits(door.port, request.person, now)
+            ):
+                visitor.cut()
 
     def cut(self) -> None:
         """The launch is over: end what is open to it, at once."""
@@ -108,6 +127,18 @@ class Places:
         self._by_id[launch.instance_id] = place
         self._by_host[launch.host.encode()] = place
 
+    def open_ports(self, ports: Mapping[UUID, Mapping[int, Mapping[int, float]]], now: float) -> None:
+        """These are all the open ports of all places, with their people."""
+        for pk, place in self._by_id.items():
+            place.ports = ports.get(pk, {})
+            place.show_out(now)
+
+    def open_some(self, ports: Mapping[UUID, Mapping[int, Mapping[int, float]]]) -> None:
+        """The open ports of some places that have just come."""
+        for pk, found in ports.items():
+            if pk in self._by_id:
+                self._by_id[pk].ports = found
+
     def _goes_on(self, before: Launch, after: Launch) -> bool:
         """Whether the same pod is as reachable as it was."""
         same = before.number == after.number and before.pod_uid == after.pod_uid and before.host == after.host
@@ -135,4 +166,5 @@ class Places:
             return pages.TOO_MANY
         if port is None:
             return Door(place, LAB_PORT, checked=False)
-        return pages.NOTHING_RUNS
+        number = int(port)
+        return Door(place, number, checked=True) if number in place.ports else pages.NOTHING_RUNS

@@ -8,6 +8,8 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -16,7 +18,7 @@ from django.db import DatabaseError
 
 from apps.core import wake
 from apps.core.control import in_thread, sleep
-from apps.instances.gateway import pages, table, way
+from apps.instances.gateway import pages, people, table, way
 from apps.instances.gateway.places import Door, Places
 from apps.instances.gateway.upstreams import Upstream
 from apps.instances.gateway.visitors import Request, Visitor
@@ -48,9 +50,12 @@ class Gateway:
     def __init__(self) -> None:
         self.now = time.monotonic()
         self.draining = False
-        self.hidden_cookies = frozenset({settings.SESSION_COOKIE_NAME.encode(), settings.CSRF_COOKIE_NAME.encode()})
+        self.hidden_cookies = frozenset(
+            {settings.SESSION_COOKIE_NAME.encode(), settings.CSRF_COOKIE_NAME.encode(), people.COOKIE}
+        )
         self.visitors: set[Visitor] = set()
         self.places = Places(open_states=table.OPEN, starting_states=table.STARTING)
+        self.passes = people.Passes()
         self.ways = way.Ways()
         self.used_at = self.now
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,7 +68,20 @@ class Gateway:
 
     def find(self, request: Request) -> Door | pages.Said:
         """Where a request leads."""
-        return self.places.at(request.host)
+        found = self.places.at(request.host)
+        if isinstance(found, Door) and found.checked and not request.enters:
+            person = people.judge(self.passes, found, request.cookie, request.method, request.fields, request.host)
+            if not person:
+                return pages.NOT_LET_IN
+            request.person = person
+        return found
+
+    def enter(self, visitor: Visitor, door: Door, form: bytes) -> None:
+        """Look at a ticket in the background."""
+        self._soon(self._enter(visitor, door, form))
+
+    async def _enter(self, visitor: Visitor, door: Door, form: bytes) -> None:
+        visitor.reply(await in_thread(people.admit, door, form))
 
     def page(self, said: pages.Said, language: str) -> bytes:
         """What is said in place of an instance."""
@@ -71,7 +89,10 @@ class Gateway:
 
     def dial(self, upstream: Upstream) -> None:
         """Connect in the background."""
-        task = asyncio.get_running_loop().create_task(self._dial(upstream))
+        self._soon(self._dial(upstream))
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -120,12 +141,14 @@ class Gateway:
                     found = await in_thread(table.read)
                     self.ways.clusters = found.clusters
                     self.places.replace(found.launches)
+                    self.places.open_ports(found.ports, time.time())
                     self.read_once.set()
                 elif told:
                     found = await in_thread(table.read, told)
                     self.ways.clusters |= found.clusters
                     for launch in found.launches:
                         self.places.put(launch)
+                    self.places.open_some(found.ports)
                     for pk in told - {launch.instance_id for launch in found.launches}:
                         self.places.forget(pk)
                         self.ways.forget(pk)
@@ -153,6 +176,8 @@ class Gateway:
                 if self.now - visitor.since > IDLE_S:
                     visitor.close_if_idle()
             for place in self.places:
+                if place.ports:
+                    place.show_out(time.time())
                 for upstreams in place.idle.values():
                     for upstream in list(upstreams):
                         if self.now - upstream.since > KEPT_S:

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from apps.instances.gateway import heads, pages, sockets
+from apps.instances.gateway import heads, pages, people, sockets
 from apps.instances.gateway.heads import Fate
 from apps.instances.gateway.places import Door
 from apps.instances.gateway.upstreams import Upstream
@@ -36,6 +36,9 @@ class Gate(Protocol):
     def dial(self, upstream: Upstream) -> None:
         """Connect; then its `connection_made` or `failed` is called."""
 
+    def enter(self, visitor: Visitor, door: Door, form: bytes) -> None:
+        """Look at a ticket; then the visitor's `reply` is called."""
+
     def page(self, said: pages.Said, language: str) -> bytes:
         """What is said in place of an instance."""
 
@@ -44,8 +47,8 @@ class Request:
     """One request, from its first byte to the last byte of its answer."""
 
     __slots__ = (
-        "body", "chunked", "complete", "connection", "cookie", "door", "fields", "forwarded_for", "has_body", "head",
-        "host", "is_old", "language", "last", "length", "method", "said", "size", "upgrade", "url",
+        "body", "chunked", "complete", "connection", "cookie", "door", "enters", "fields", "forwarded_for", "has_body",
+        "head", "host", "is_old", "language", "last", "length", "method", "person", "said", "size", "upgrade", "url",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,7 +57,8 @@ class Request:
         self.language = ""
         self.fields: list[heads.Field] = []
         self.body: list[bytes] = []
-        self.size = 0
+        self.size = self.person = 0
+        self.enters = False
         self.chunked = self.complete = self.last = self.is_old = self.has_body = False
         self.said: pages.Said | None = None
         self.door: Door | None = None
@@ -201,7 +205,10 @@ class Visitor(asyncio.Protocol):
         if request.said is None:
             request.said = self._judge(request, upgrades)
         if request.said is None:
+            request.enters = request.url == people.ENTER and request.method == b"POST"
             found = self._gate.find(request)
+            if isinstance(found, Door) and not found.checked:
+                request.enters = False  # the instance's own
             if isinstance(found, Door):
                 request.door = found
                 request.head = self._head(request, found)
@@ -256,7 +263,12 @@ class Visitor(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         request = self._reading
-        if request is not None and request.said is None:
+        if request is not None and request.enters:
+            request.body.append(body)
+            request.size += len(body)
+            if request.size > people.MAX_FORM:
+                self.cut()
+        elif request is not None and request.said is None:
             request.has_body = True
             self._pass_on(request, b"%x\r\n%b\r\n" % (len(body), body) if request.chunked else body)
 
@@ -272,10 +284,12 @@ class Visitor(asyncio.Protocol):
         request, self._reading = self._reading, None
         if request is None:
             return
-        if request.chunked and request.said is None:
+        if request.chunked and request.said is None and not request.enters:
             self._pass_on(request, b"0\r\n\r\n")
         request.complete = True
-        if request is self.current and self.upstream is not None:
+        if request is self.current and request.enters and request.said is None:
+            self._enter(request)
+        elif request is self.current and self.upstream is not None:
             self.upstream.request_is_complete()
 
     # --- what is answered
@@ -286,8 +300,25 @@ class Visitor(asyncio.Protocol):
         if door is None or not door.place.is_open:
             self.say(request.said or pages.NOTHING_RUNS)
             return
+        if request.enters:
+            if request.complete:
+                self._enter(request)
+            return
         door.place.busy.add(self)
         Upstream.serve(self, request, door, self._gate)
+
+    def _enter(self, request: Request) -> None:
+        assert request.door is not None
+        self._gate.enter(self, request.door, b"".join(request.body))
+
+    def reply(self, answer: bytes | pages.Said) -> None:
+        """What became of a ticket."""
+        if isinstance(answer, pages.Said):
+            self.say(answer)
+        elif not self.transport.is_closing():
+            self.transport.write(answer)
+            self._leave()
+            self._end()
 
     def again(self) -> None:
         """A kept connection had been closed by the instance: the same on a new one."""
