@@ -84,8 +84,8 @@ def create(
             if (made := _made_before(actor, pk)) is not None:
                 return made
             if chosen:
-                raise _name_taken(chosen, in_queue) from None
-    raise _name_taken(propose_name(in_queue, with_image), in_queue)
+                raise name_taken(chosen, in_queue) from None
+    raise name_taken(propose_name(in_queue, with_image), in_queue)
 
 
 def propose_name(queue: Queue, image: Image) -> str:
@@ -329,7 +329,8 @@ def refuse_when_going(row: Instance) -> None:
         )
 
 
-def _name_taken(name: str, queue: Queue) -> Invalid:
+def name_taken(name: str, queue: Queue) -> Invalid:
+    """The refusal of a name that another one of the queue has."""
     sentence = _("There is already an instance “%(name)s” in the queue “%(queue)s”.") % {
         "name": name,
         "queue": queue.name,

@@ -181,6 +181,28 @@ def _make(*, actor: Actor, pk: UUID, queue: Queue, owner_id: UUID, name: str, ki
     return volume
 
 
+def hand_over_home(*, actor: Actor, volume: Volume, to: User) -> Volume:
+    """Make a home another person's, with all that is in it; the caller has asked whether its owner wants that.
+
+    Raises ``Invalid`` when that person has a home in the queue already: there is one for each.
+    """
+    with transaction.atomic():
+        row = _locked(volume)
+        if row.state in {VolumeState.DELETING, VolumeState.DELETED}:
+            raise _being_deleted(row)
+        homes = Volume.objects.as_system().filter(queue_id=row.queue_id, owner=to, kind=VolumeKind.HOME)
+        if homes.exclude(state=VolumeState.DELETED).exists():
+            sentence = _("“%(name)s” has a home in this queue already, and a person has one.") % {"name": to.username}
+            following = _("Leave the home with its owner, and copy the files.")
+            raise Invalid(sentence, code="home_exists", next=following, errors={"home": sentence})
+        before = row.owner.get_username()
+        row.owner = to
+        row.save(update_fields=["owner", "updated_at"])
+        audit.record(actor=actor, verb="volume.transfer", obj=row, detail={"before": before, "after": to.username})
+        live.announce(row)
+    return row
+
+
 def _home_name(queue: Queue, username: str) -> str:
     """``home-<user>``, with a number when somebody calls a volume that."""
     safe = "".join(char if names.is_name(f"x{char}x") and char != " " else "-" for char in username)
