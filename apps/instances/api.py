@@ -40,6 +40,7 @@ from apps.instances.api_changing import (
     is_dry_run,
     plan_item,
 )
+from apps.instances.api_handing import HandingActions
 from apps.instances.api_options import OptionsForm, OptionsItem
 from apps.instances.lifetime import keeping
 from apps.instances.lifetime.api import LifetimeActions, LifetimeItem
@@ -231,7 +232,7 @@ _FILTERS = [
 ]
 
 
-class InstanceViewSet(LifetimeActions):
+class InstanceViewSet(HandingActions, LifetimeActions):
     """Dev instances: make, start, stop, enter."""
 
     kind = "instance"

@@ -68,12 +68,30 @@ def of(actor: Actor, instance: Instance) -> list[Action]:
                 post=False,
             )
         )
+    found += _whole(actor, instance, may_act=may_act)
     schedule = schedule_url(instance) if instance.state != S.DELETING else ""
     if schedule and access.may(actor, instance.queue, Role.MEMBER):
         found.append(Action(verb="schedule", label=_("Schedule this"), url=schedule, icon="calendar-plus", post=False))
     if may_act and instance.state != S.DELETING:
         found.append(_post(instance, "delete", _("Delete"), "trash", lost=delete_loses(instance)))
     return found
+
+
+def _whole(actor: Actor, instance: Instance, *, may_act: bool) -> list[Action]:
+    """What is done with it as a whole."""
+    if instance.state == S.DELETING:
+        return []
+    offered = [("clone", _("Make another one like it"), "copy", access.may(actor, instance.queue, Role.MEMBER))]
+    offered += [
+        ("rename", _("Rename"), "pencil", may_act),
+        ("share", _("Let somebody look"), "eye", may_act),
+        ("transfer", _("Give to a colleague"), "user-share", may_act),
+    ]
+    return [
+        Action(verb=verb, label=label, url=url(f"instances:{verb}", instance), icon=icon, post=False)
+        for verb, label, icon, allowed in offered
+        if allowed
+    ]
 
 
 def _post(instance: Instance, verb: str, label: str, icon: str, *, lost: str = "", primary: bool = False) -> Action:

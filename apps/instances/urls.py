@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.instances import views, views_changing
+from apps.instances import views, views_changing, views_handing
 from apps.instances.lifetime import views as lifetime
 
 app_name = "instances"
@@ -23,6 +23,11 @@ urlpatterns = [
     path("instances/<uuid:pk>/enter", views.Enter.as_view(), name="enter"),
     path("instances/<uuid:pk>/editor", views.EditorButton.as_view(), name="editor"),
     path("instances/<uuid:pk>/ssh", views.SshState.as_view(), name="ssh"),
+    path("instances/<uuid:pk>/rename", views_handing.Rename.as_view(), name="rename"),
+    path("instances/<uuid:pk>/clone", views_handing.Clone.as_view(), name="clone"),
+    path("instances/<uuid:pk>/transfer", views_handing.Transfer.as_view(), name="transfer"),
+    path("instances/<uuid:pk>/share", views_handing.Share.as_view(), name="share"),
+    path("instances/<uuid:pk>/unshare", views_handing.Unshare.as_view(), name="unshare"),
     path("instances/<uuid:pk>/startup", views.StartupState.as_view(), name="startup"),
     path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
