@@ -19,7 +19,7 @@ from django.conf import settings
 from django.core.management import call_command
 
 from apps.core import control as loops
-from apps.core import wake
+from apps.core import live, wake
 from mlportal import prepare as preparation
 from mlportal.celery import app
 from mlportal.database import patience
@@ -79,6 +79,7 @@ def worker() -> None:
     # It warns of root because pickled messages could run code; only JSON is accepted here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     worker_ready.connect(lambda **_: settings.ENVIRONMENT.home.ready_file("worker").touch(), weak=False)
+    live.send_from_own_loop()
     options = ("--pool", "threads", "-c", "8", "--without-mingle", "--without-gossip", "--without-heartbeat")
     app.worker_main(["-q", "worker", *options, "--loglevel", "WARNING"])
 
@@ -106,5 +107,6 @@ def control() -> None:
         while not await loops.sleep(stop, BEAT_S):
             ready.touch()
 
+    live.send_from_own_loop()
     loops.register("alive", alive)
     call_command("control")
