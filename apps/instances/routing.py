@@ -2,6 +2,6 @@
 
 from django.urls import path
 
-from apps.instances.followers import LogFollower
+from apps.instances.consumers import LogFollower
 
 websocket_urlpatterns = [path("live/instances/<uuid:pk>/log", LogFollower.as_asgi())]

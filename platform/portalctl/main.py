@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from portalctl import account, catalog, commands, lifetime, ssh
+from portalctl import account, catalog, commands, instances, lifetime, ssh
 from portalctl.account import NotSignedIn
 from portalctl.commands import Command, Usage
 from portalctl.rest import Refused, Unreachable
@@ -123,11 +123,42 @@ def _instances(verbs: Verbs) -> None:
             "--wait", action="store_true", help="until it is so"
         )
     _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
+    _verb(verbs, "log", "print the end of its log", instances.log, named="name")
+    _instance_changes(verbs)
     kept = _verb(verbs, "keep", "say until when it is kept, whatever it does", lifetime.keep, named="name")
     kept.add_argument("--until", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
     ending = _verb(verbs, "end", "say when it is stopped", lifetime.end, named="name")
     ending.add_argument("--at", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
     _delete(verbs, "instances")
+
+
+def _instance_changes(verbs: Verbs) -> None:
+    made = _verb(verbs, "set", "change size, image, volumes, variables and so on", instances.change, named="name")
+    made.add_argument("--image")
+    made.add_argument("--size")
+    made.add_argument("--volume", action="append", default=[], metavar="VOLUME:/PATH[:ro]", help="these and no others")
+    made.add_argument("--no-volumes", action="store_true", help="none but the home")
+    _set_up(made)
+    made.add_argument("--unset-env", action="append", default=[], metavar="NAME")
+    made.add_argument("--restart", action="store_true", help="of one that runs: restart it now")
+    made.add_argument("--next-start", action="store_true", help="of one that runs: leave it until its next start")
+    made.add_argument("--wait", action="store_true", help="until it runs again")
+    made.add_argument("--dry-run", action="store_true", help="only say what would change")
+    made.add_argument("--json", action="store_true", help="the plan as JSON")
+    _verb(verbs, "rename", "give it another name", instances.rename, named="name").add_argument("new_name")
+    twin = _verb(verbs, "clone", "make and start one like it", instances.clone, named="name")
+    twin.add_argument("new_name", nargs="?", help="a name is proposed when left out")
+    twin.add_argument("--queue", help="the same one when left out")
+    twin.add_argument("--wait", action="store_true", help="until it runs")
+    _key(twin)
+    given = _verb(verbs, "transfer", "make a colleague its owner", instances.transfer, named="name")
+    given.add_argument("person")
+    given.add_argument("--with-home", action="store_true", help="the home goes along")
+    given.add_argument("--yes", action="store_true", help="really")
+    shown = _verb(verbs, "share", "let somebody look at it for a time", instances.share, named="name")
+    shown.add_argument("person")
+    shown.add_argument("--days", type=float, default=7.0)
+    shown.add_argument("--end", action="store_true", help="they see it no more")
 
 
 def _set_up(made: argparse.ArgumentParser) -> None:

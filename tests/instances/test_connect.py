@@ -27,6 +27,9 @@ COMMANDS = (
     "rsync -av --partial ./folder/ work-1:/root/folder/",
     "git clone work-1:/root/project",
     "ssh -N -L 8080:127.0.0.1:8080 work-1",
+    "ssh -N -D 1080 work-1",
+    "ssh work-1",
+    "sftp work-1:/root",
 )
 
 

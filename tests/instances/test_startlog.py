@@ -12,7 +12,7 @@ from django.test import Client
 from apps.clusters import access
 from apps.core import control
 from apps.core.secret import MASK
-from apps.instances import followers, startlog
+from apps.instances import consumers, startlog
 from apps.instances.models import Instance
 from kubekit.errors import BadRequest
 from tests.core.test_consumers import WAIT_S, opened
@@ -113,10 +113,10 @@ class Growing:
 
 @pytest.fixture
 def growing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "Streams", Growing)
+    monkeypatch.setattr(consumers, "Streams", Growing)
     monkeypatch.setattr(Growing, "asked", 0)
-    monkeypatch.setattr(followers, "AGAIN_S", 0.01)
-    monkeypatch.setattr(followers, "QUIET_S", 0.01)
+    monkeypatch.setattr(consumers, "AGAIN_S", 0.01)
+    monkeypatch.setattr(consumers, "QUIET_S", 0.01)
     monkeypatch.setattr(access, "credentials_of", lambda cluster: "credentials")
 
 
@@ -130,10 +130,10 @@ async def test_a_page_is_told_that_there_is_more_and_the_stream_ends_with_the_pa
     for _ in range(2):
         told = await found.receive_output(timeout=WAIT_S)
         assert told["text"] == '{"more": true}'
-    assert followers.LogFollower.following == 1
+    assert consumers.LogFollower.following == 1
     await found.send_input({"type": "websocket.disconnect", "code": 1000})
     await found.wait(timeout=WAIT_S)
-    assert followers.LogFollower.following == 0
+    assert consumers.LogFollower.following == 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -142,7 +142,7 @@ async def test_strangers_hear_nothing_and_a_full_process_says_so(
 ) -> None:
     instance = await control.in_thread(world.create)
     for user, most, code in ((world.stranger, 200, 4404), (world.owner, 0, 4429)):
-        monkeypatch.setattr(followers, "MOST", most)
+        monkeypatch.setattr(consumers, "MOST", most)
         found, answer = await opened(f"/live/instances/{instance.pk}/log", user)
         assert (answer["type"], answer["code"]) == ("websocket.close", code)
         await found.send_input({"type": "websocket.disconnect", "code": code})
