@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -36,17 +36,33 @@ class Claim:
     failures: int = 0
 
 
+_READ = ("claim_token", "claimed_until", "pokes", "failures", "due_at")
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
 class ClaimLost(Exception):
     """Another worker claimed the row meanwhile; the late one stops without writing."""
 
 
-def take(model: type[models.Model], pk: UUID, *, lease: timedelta = LEASE, now: datetime | None = None) -> Claim | None:
-    """Claim the row, or return None when it is gone or claimed; then the poke makes the holder look again."""
+def take(
+    model: type[models.Model],
+    pk: UUID,
+    *,
+    lease: timedelta = LEASE,
+    now: datetime | None = None,
+    only_due: bool = False,
+) -> Claim | None:
+    """Claim the row, or return None when it is gone or claimed; then the poke makes the holder look again.
+
+    With ``only_due`` a row that is claimed, or is no longer due because somebody has looked at it, is left as it is.
+    """
     now = now or timezone.now()
     rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
     with transaction.atomic():
-        row = rows.select_for_update().filter(pk=pk).only("claim_token", "claimed_until", "pokes", "failures").first()
+        row = rows.select_for_update().filter(pk=pk).only(*_READ).first()
         if row is None:
+            return None
+        if only_due and max(row.due_at or _NEVER, row.claimed_until or now) > now:
             return None
         if row.claimed_until is not None and row.claimed_until > now:
             rows.filter(pk=pk).update(pokes=F("pokes") + 1)

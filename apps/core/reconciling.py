@@ -30,8 +30,10 @@ log = logging.getLogger(__name__)
 BACKOFF_S = (1, 2, 5, 10, 20, 40, 60)
 TOLD_AFTER = 5
 """So many faults in a row, and administrators see it."""
-#: A hint that nobody has followed for so long is sent again: it may be lost, or wait behind many others.
+#: A hint that nobody has followed for so long is sent again: it may be lost, or wait behind many others. Each time
+#: after twice as long, so that what waits for its turn does not fill the queue in which it waits.
 TELL_AGAIN = timedelta(seconds=5)
+LONGEST_TELL_AGAIN = timedelta(seconds=20)
 #: For so long the hint of a service alone is under way; the sweep would only send another one.
 UNDER_WAY = timedelta(seconds=2)
 #: So many rows that want a look of their own are looked at by whoever claimed many; the last one's look begins well
@@ -95,18 +97,26 @@ def hint(kind: str, pk: UUID) -> None:
     transaction.on_commit(lambda: send_hint(kind, pk))
 
 
-def send_hint(kind: str, pk: UUID) -> None:
-    """Send the hint at once; for callers that hold no transaction."""
+def send_hint(kind: str, pk: UUID, *, only_due: bool = False) -> None:
+    """Send the hint at once; for callers that hold no transaction.
+
+    ``only_due``: it is followed only if the row is still due by then. The hints of a sweep wait behind thousands of
+    others when much is due at once, and most of their rows have been looked at when their turn comes.
+    """
+    args = (kind, str(pk), True) if only_due else (kind, str(pk))
     try:
-        current_app.send_task("core.reconcile", (kind, str(pk)), retry=False, ignore_result=True)
+        current_app.send_task("core.reconcile", args, retry=False, ignore_result=True)
     except (OperationalError, RedisError, CeleryError, OSError) as error:
         log.warning("hint for %s %s was not sent, the sweep will find it: %s", kind, pk, error)
 
 
-def reconcile_one(kind: str, pk: UUID) -> bool:
-    """Claim the row and run its reconciler until no poke is left; False when another worker holds it."""
+def reconcile_one(kind: str, pk: UUID, *, only_due: bool = False) -> bool:
+    """Claim the row and run its reconciler until no poke is left; False when another worker holds it.
+
+    With ``only_due`` also False when it is not due (any more).
+    """
     reconciler = _registry[kind]
-    claim = claims.take(reconciler.model, pk, lease=reconciler.lease)
+    claim = claims.take(reconciler.model, pk, lease=reconciler.lease, only_due=only_due)
     if claim is None:
         return False
     _run_claimed(reconciler, claim)
@@ -209,22 +219,24 @@ class Told:
     many of them the workers would do little else than read hints."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, UUID], tuple[datetime, datetime]] = {}
+        self._known: dict[tuple[str, UUID], tuple[datetime, datetime, timedelta]] = {}
 
     def again_at(self, kind: str, pk: UUID, when: datetime, now: datetime) -> datetime | None:
         """When to hint this row again if it is still due as it is; None when it should be hinted now, which is noted.
 
         A clock that went back makes every hint an old one.
         """
-        due, told_at = self._known.get((kind, pk), (None, now))
-        if due == when and timedelta() <= now - told_at < TELL_AGAIN:
-            return told_at + TELL_AGAIN
-        self._known[kind, pk] = when, now
+        due, told_at, pause = self._known.get((kind, pk), (None, now, timedelta()))
+        if due == when and timedelta() <= now - told_at < pause:
+            return told_at + pause
+        again = due == when and now >= told_at
+        self._known[kind, pk] = when, now, min(2 * pause, LONGEST_TELL_AGAIN) if again else TELL_AGAIN
         return None
 
     def forget(self, now: datetime) -> None:
         """Drop what is too old to matter."""
-        self._known = {key: row for key, row in self._known.items() if timedelta() <= now - row[1] < TELL_AGAIN}
+        kept = 2 * LONGEST_TELL_AGAIN
+        self._known = {key: row for key, row in self._known.items() if timedelta() <= now - row[1] < kept}
 
 
 def sweep(told: Told | None = None, *, limit: int = 500) -> datetime | None:
@@ -244,7 +256,7 @@ def sweep(told: Told | None = None, *, limit: int = 500) -> datetime | None:
         elif kind in _swept:
             _swept[kind].hint(pk)
         else:
-            send_hint(kind, pk)
+            send_hint(kind, pk, only_due=True)
     if len(found) >= limit:
         back.append(now + FULL_BATCH)
     return min(back, default=None)

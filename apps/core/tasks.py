@@ -10,9 +10,9 @@ from apps.core import outbox, pulse, reconciling
 
 
 @shared_task(name="core.reconcile", ignore_result=True)
-def reconcile(kind: str, pk: str) -> None:
+def reconcile(kind: str, pk: str, only_due: bool = False) -> None:
     """Bring one row to its desired state, when nobody else is at it."""
-    reconciling.reconcile_one(kind, UUID(pk))
+    reconciling.reconcile_one(kind, UUID(pk), only_due=only_due)
 
 
 @shared_task(name="core.deliver", ignore_result=True)

@@ -124,7 +124,7 @@ def test_the_sweep_hints_due_rows_and_names_the_next_moment(
     )
     Volume.objects.as_system().filter(pk=volume.pk).update(due_at=timezone.now() - timedelta(seconds=1))
     assert reconciling.sweep() == later
-    assert [hint.args for hint in hints] == [("volume", str(volume.pk))]
+    assert [hint.args for hint in hints] == [("volume", str(volume.pk), True)]
     assert other.due_at == later
 
 

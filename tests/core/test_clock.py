@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 def test_after_a_step_back_what_was_due_in_seconds_is_due_now(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     hinted: list[object] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hinted.append(pk))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: hinted.append(pk))
     monkeypatch.setattr(outbox, "send_hint", lambda pk: None)
     # Written two seconds before the clock went back by an hour.
     Volume.objects.as_system().update(due_at=timezone.now() + HOUR)

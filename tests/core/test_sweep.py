@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from celery import current_app
 from django.utils import timezone
 
-from apps.core import outbox, reconciling
+from apps.core import claims, outbox, reconciling
 from apps.core.models import OutboxMessage
 from apps.storage.models import Volume
 
@@ -40,7 +41,7 @@ def test_behind_a_full_batch_of_rows_the_sweep_comes_back_at_once(
     volume: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hinted: list[object] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hinted.append(pk))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: hinted.append(pk))
     Volume.objects.as_system().update(due_at=timezone.now() - timedelta(seconds=1))
     back = reconciling.sweep(limit=1)
     assert hinted == [volume.pk]
@@ -63,7 +64,7 @@ def test_a_row_that_waits_for_a_worker_is_hinted_again_after_a_while_and_not_at_
     volume: Volume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hinted: list[object] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hinted.append(pk))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: hinted.append(pk))
     now = timezone.now()
     Volume.objects.as_system().update(due_at=now)
     told = reconciling.Told()
@@ -75,9 +76,39 @@ def test_a_row_that_waits_for_a_worker_is_hinted_again_after_a_while_and_not_at_
     monkeypatch.setattr(timezone, "now", lambda: now + reconciling.TELL_AGAIN)
     reconciling.sweep(told)
     assert hinted == [volume.pk] * 2
+    monkeypatch.setattr(timezone, "now", lambda: now + reconciling.TELL_AGAIN * 2)
+    assert reconciling.sweep(told) == now + reconciling.TELL_AGAIN * 3, "each time after twice as long"
+    assert hinted == [volume.pk] * 2
     Volume.objects.as_system().update(due_at=now + timedelta(seconds=1))
     reconciling.sweep(told)
     assert hinted == [volume.pk] * 3, "due for another reason"
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(seconds=2))
     reconciling.sweep(told)
     assert hinted == [volume.pk] * 4, "a clock that went back"
+
+
+@pytest.mark.parametrize(
+    ("columns", "followed"),
+    [
+        ({"due_at": None}, False),
+        ({"due_at": timedelta(minutes=1)}, False),
+        ({"due_at": timedelta(), "claimed_until": timedelta(minutes=1)}, False),
+        ({"due_at": timedelta()}, True),
+        ({"due_at": timedelta(), "claimed_until": timedelta(minutes=-1)}, True),
+    ],
+)
+def test_a_hint_of_the_sweep_is_followed_only_if_the_row_is_still_due_and_free(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch, columns: dict[str, timedelta | None], followed: bool
+) -> None:
+    sent: list[tuple[str, Any]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, args, **_: sent.append((name, args)))
+    now = timezone.now()
+    Volume.objects.as_system().update(due_at=now)
+    reconciling.sweep()
+    assert sent == [("core.reconcile", ("volume", str(volume.pk), True))]
+    found = {name: None if value is None else now + value for name, value in columns.items()}
+    before = Volume.objects.as_system().get().pokes
+    Volume.objects.as_system().update(**found)
+    claim = claims.take(Volume, volume.pk, only_due=True)
+    assert (claim is not None) is followed
+    assert Volume.objects.as_system().get().pokes == before

@@ -76,7 +76,7 @@ def world(
 ) -> Iterator[World]:
     """See ``World``. Hints are kept and not sent; a request that is not answered fails after two seconds."""
     hints: list[tuple[str, Any]] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hints.append((kind, pk)))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: hints.append((kind, pk)))
     quick = {**client.Cluster.__init__.__kwdefaults__, "read_timeout_s": 2.0}
     monkeypatch.setattr(client.Cluster.__init__, "__kwdefaults__", quick)
     installation.install_id.cache_clear()

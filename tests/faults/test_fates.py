@@ -74,7 +74,7 @@ def fate(
         committed=lambda: django_capture_on_commit_callbacks(execute=True),
     )
     monkeypatch.setattr(access, "connect", lambda _cluster: found.kube)
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: found.hints.append((kind, pk)))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: found.hints.append((kind, pk)))
     for module in (reconciling, watching):
         monkeypatch.setattr(module.log, "exception", lambda *_: found.note_trouble(sys.exc_info()[1]))
     monkeypatch.setattr(outbox, "send_hint", lambda _pk: None)

@@ -34,7 +34,7 @@ def world(transactional_db: None, clock: Clock, tmp_path: Path, monkeypatch: pyt
     """A queue on the cluster of ``KUBECONFIG``, behind a proxy."""
     upstream = parse_kubeconfig(Path(os.environ["KUBECONFIG"]).read_text(encoding="utf-8"))
     hints: list[tuple[str, Any]] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: hints.append((kind, pk)))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: hints.append((kind, pk)))
     installation.install_id.cache_clear()
     proxy = FaultProxy(upstream, tmp_path)
     proxy.start()

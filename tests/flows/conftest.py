@@ -104,7 +104,7 @@ def run(actor: Actor, flow: Flow) -> Run:
 def no_hints(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
     """Hints are kept and not sent: the test says when a round happens."""
     sent: list[tuple[str, Any]] = []
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: sent.append((kind, pk)))
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: sent.append((kind, pk)))
     return sent
 
 

@@ -44,7 +44,7 @@ def cluster(account: Account, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clust
     install = f"p{secrets.token_hex(5)}"
     own.install_id.cache_clear()
     monkeypatch.setattr(own, "secrets", type("S", (), {"token_hex": staticmethod(lambda n: install[1:])}))
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: None)
     try:
         yield clusters.register(
             actor=make.actor(make.admin()),

@@ -145,7 +145,7 @@ def test_a_deletion_during_a_round_is_due_even_when_its_hint_is_lost(queue, owne
     volume = new(queue, owner)
     reconcile_now(volume)
     bind(fake_cluster)
-    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk: None)
+    monkeypatch.setattr(reconciling, "send_hint", lambda kind, pk, **_: None)
     real = fake_cluster.get
 
     def get(*args: object) -> object:
