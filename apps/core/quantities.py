@@ -59,8 +59,9 @@ def relative(moment: datetime, *, now: datetime | None = None) -> str:
 
 
 def about(seconds: float) -> str:
-    """A length of time in its largest unit alone: ``15 min``, ``8 h``, ``3 days``."""
-    return _amount(seconds)
+    """A length of time as rules and offers say it, without seconds: ``15 min``, ``8 h``, ``3 h 45 min``, ``3 days``."""
+    minutes = round(seconds / 60)
+    return span(60 * minutes) if 60 <= minutes < 48 * 60 and minutes % 60 else _amount(seconds)
 
 
 def _amount(seconds: float) -> str:

@@ -18,9 +18,10 @@ from apps.clusters.models import Cluster, ClusterCheck, Node  # noqa: E402
 from apps.core import actors, audit  # noqa: E402
 from apps.flows import services  # noqa: E402
 from apps.flows.models import Attempt, Flow, LogChunk, Run  # noqa: E402
+from apps.instances.lifetime.rows import Lifetime  # noqa: E402
 from apps.instances.models import Instance  # noqa: E402
 from apps.storage.models import Volume, VolumeKind  # noqa: E402
-from apps.tenants.models import Membership, Queue, Reservation, Role, Team  # noqa: E402
+from apps.tenants.models import LifetimeRule, Membership, Queue, Reservation, Role, Team  # noqa: E402
 from tests.browser.sample_events import attempt_events, instance_events, volume_events  # noqa: E402
 from tests.browser.web import PASSWORD  # noqa: E402
 
@@ -238,7 +239,7 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
         (LONG, "failed", "out_of_memory", {"memory": "1 GiB"}),
         ("waiting", "queued", "no_node_memory", {"memory": "16 GiB"}),
         ("lost", "unreachable", "node_lost", {"node": "node-2"}),
-        ("old", "stopped", "", {}),
+        ("old", "stopped", "stopped_idle", {"minutes": 240, "team": queue.team.name}),
         ("ending", "stopping", "", {}),
         ("train-bert", "running", "", {}),
     ]
@@ -263,6 +264,10 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
             stages=stages(state),
             last_events=[] if state == "stopped" else instance_events(NOW, about=f"i-{number}-0"),
         )
+    LifetimeRule.objects.create(team=queue.team, idle_minutes=240)
+    life = {"launch": 1, "looked_at": ago(minutes=2), "idle_s": 13500, "ends_at": NOW + timedelta(hours=30)}
+    warned = {"warned_for": "idle", "warned_at": ago(minutes=2), "stops_at": NOW + timedelta(minutes=13)}
+    Lifetime.objects.create(instance=Instance.objects.as_system().get(name="train-bert"), **life, **warned)
 
 
 def stages(state: str) -> dict[str, str]:

@@ -109,7 +109,7 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def about(seconds: float | None) -> str:
-    """``{{ rule.warning|about }}``: a length of time in its largest unit alone; also takes a timedelta."""
+    """``{{ rule.warning|about }}``: a length of time without seconds; also takes a timedelta."""
     if seconds is None:
         return ""
     return quantities.about(seconds.total_seconds() if hasattr(seconds, "total_seconds") else float(seconds))

@@ -38,7 +38,7 @@ def lifetime(context: Context, instance: Instance) -> Life:
             shown=shown.of(instance, Policies().of(instance.queue.team_id)),
             may_act=access.may_act_on(actor, instance.queue, instance.owner_id),
             launched=instance.state in LAUNCHED,
-            held=Held.by(instance) if instance.at_rest else None,
+            held=Held.by(instance) if instance.at_rest and instance.state not in LAUNCHED else None,
         )
         instance.life = known  # type: ignore[attr-defined]
     return known
