@@ -25,7 +25,7 @@ def launch(pk: uuid.UUID = PK, **more: Any) -> Launch:
         "instance_id": pk,
         "cluster_id": uuid.UUID(int=1),
         "namespace": "n",
-        "pod": "p-0",
+        "name": "p",
         "pod_uid": "u",
         "number": 1,
         "state": "running",

@@ -17,7 +17,7 @@ from apps.instances.gateway.people import Pass
 from tests.gateway.front import HOST, PK, Client, Gate, Heard, launch, standing
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-OWNER, GUEST, STRANGER = 1, 2, 3
+OWNER, GUEST, STRANGER = "owner", "guest", "stranger"
 PORT_HOST = f"p8080--{HOST}"
 FOREVER = float("inf")
 
@@ -33,7 +33,7 @@ def opened(gate: Gate, **guests: float) -> None:
     gate.places.open_ports({PK: {8080: until}}, time.time())
 
 
-def form(person: int, *, nonce: str = "n", **other: Any) -> bytes:
+def form(person: str, *, nonce: str = "n", **other: Any) -> bytes:
     known = {"instance": PK.hex, "launch": 1, "port": 8080, "person": person}
     return b"ticket=" + people.ticket(Pass(**{**known, **other}), nonce).encode()
 
@@ -132,7 +132,7 @@ async def test_f45_a_share_that_ends_ends_what_is_open() -> None:
         opened(gate, until=time.time() + 3600)
         sockets = []
         for person in (OWNER, GUEST):
-            _, cookie = await enter(port, form(person, nonce=str(person)))
+            _, cookie = await enter(port, form(person, nonce=person))
             sockets.append(
                 await connect(f"ws://{PORT_HOST}/", host="127.0.0.1", port=port, additional_headers={"Cookie": cookie})
             )

@@ -37,7 +37,7 @@ class Pass:
     instance: str
     launch: int
     port: int
-    person: int
+    person: str
 
     def says(self) -> list[Any]:
         """What is signed."""
@@ -77,10 +77,10 @@ def _unsigned(text: str, salt: str, age_s: int) -> tuple[float, Any]:
     return float(signing.b62_decode(stamp)), said
 
 
-def judge(passes: Passes, door: Door, cookie: bytes, method: bytes, fields: list[heads.Field], host: bytes) -> int:
-    """The person behind a request to a port that the gateway guards; 0 for nobody who may."""
+def judge(passes: Passes, door: Door, cookie: bytes, method: bytes, fields: list[heads.Field], host: bytes) -> str:
+    """The person behind a request to a port that the gateway guards; empty for nobody who may."""
     if from_elsewhere(method, fields, host):
-        return 0
+        return ""
     found = passes.of(heads.cookie(cookie, COOKIE))
     launch = door.place.launch
     if found is None or (found.instance, found.launch, found.port) != (
@@ -88,8 +88,8 @@ def judge(passes: Passes, door: Door, cookie: bytes, method: bytes, fields: list
         launch.number,
         door.port,
     ):
-        return 0
-    return found.person if door.place.admits(door.port, found.person, time.time()) else 0
+        return ""
+    return found.person if door.place.admits(door.port, found.person, time.time()) else ""
 
 
 def from_elsewhere(method: bytes, fields: list[heads.Field], host: bytes) -> bool:

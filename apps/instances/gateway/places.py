@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from apps.instances.gateway import pages
+from kubekit import names
 
 if TYPE_CHECKING:
     from apps.instances.gateway.upstreams import Upstream
@@ -31,12 +32,17 @@ class Launch:
     instance_id: UUID
     cluster_id: UUID
     namespace: str
-    pod: str
+    name: str
     pod_uid: str
     number: int
     state: str
     host: str
     scheme: str
+
+    @property
+    def pod(self) -> str:
+        """The one pod of its StatefulSet."""
+        return names.instance_pod_name(self.name, self.instance_id)
 
 
 @dataclass(eq=False)
@@ -49,10 +55,10 @@ class Place:
     forwarded: bytes = b""
     busy: set[Visitor] = field(default_factory=set)
     idle: dict[int, list[Upstream]] = field(default_factory=dict)
-    ports: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
-    """Open ports, with the people who may use each and until when (seconds since 1970)."""
+    ports: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Open ports, with the ids of the people who may use each, and until when (seconds since 1970)."""
 
-    def admits(self, port: int, person: int, now: float) -> bool:
+    def admits(self, port: int, person: str, now: float) -> bool:
         """Whether this person may use this port."""
         return self.ports.get(port, {}).get(person, 0.0) > now
 
@@ -127,13 +133,13 @@ class Places:
         self._by_id[launch.instance_id] = place
         self._by_host[launch.host.encode()] = place
 
-    def open_ports(self, ports: Mapping[UUID, Mapping[int, Mapping[int, float]]], now: float) -> None:
+    def open_ports(self, ports: Mapping[UUID, Mapping[int, Mapping[str, float]]], now: float) -> None:
         """These are all the open ports of all places, with their people."""
         for pk, place in self._by_id.items():
             place.ports = ports.get(pk, {})
             place.show_out(now)
 
-    def open_some(self, ports: Mapping[UUID, Mapping[int, Mapping[int, float]]]) -> None:
+    def open_some(self, ports: Mapping[UUID, Mapping[int, Mapping[str, float]]]) -> None:
         """The open ports of some places that have just come."""
         for pk, found in ports.items():
             if pk in self._by_id:

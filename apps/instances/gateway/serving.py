@@ -61,6 +61,7 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: set[UUID] = set()
         self._all = True
+        self._mark: object = None
         self._ring = asyncio.Event()
         self.read_once = asyncio.Event()
 
@@ -137,13 +138,16 @@ class Gateway:
             everything, self._all = self._all, False
             self._ring.clear()
             try:
-                if everything:
+                mark = await in_thread(table.mark) if everything else None
+                if everything and mark != self._mark:
                     found = await in_thread(table.read)
+                    self._mark = mark
                     self.ways.clusters = found.clusters
                     self.places.replace(found.launches)
                     self.places.open_ports(found.ports, time.time())
                     self.read_once.set()
-                elif told:
+                if told:
+                    self._mark = None
                     found = await in_thread(table.read, told)
                     self.ways.clusters |= found.clusters
                     for launch in found.launches:

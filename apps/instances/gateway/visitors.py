@@ -57,7 +57,8 @@ class Request:
         self.language = ""
         self.fields: list[heads.Field] = []
         self.body: list[bytes] = []
-        self.size = self.person = 0
+        self.size = 0
+        self.person = ""
         self.enters = False
         self.chunked = self.complete = self.last = self.is_old = self.has_body = False
         self.said: pages.Said | None = None
