@@ -90,6 +90,8 @@ MUTANTS = (
     Mutant("F19", "apps/core/claims.py", "free = Q(claimed_until__isnull=True) | Q(claimed_until__lte=now)", "free = Q(claimed_until__isnull=True)", f"{WRITING}::test_f19"),
     Mutant("F19", FINISHING, "filter(pk=attempt.pk, claim_token=claim.token).update(**values)", "filter(pk=attempt.pk).update(**values)", f"{WRITING}::test_f19"),
     Mutant("F19", RECONCILE, "            finishing.take_back(self.attempt, self.cluster, self.namespace)\n", "", f"{WRITING}::test_f19"),
+    Mutant("F19", FINISHING, "attempt.claim_token != one.claim.token or ", "", "tests/flows/test_together.py::test_a_claim_that"),
+    Mutant("F19", FINISHING, "WHERE a.id = v.id AND a.claim_token = v.token", "WHERE a.id = v.id", "tests/flows/test_together.py::test_a_pod_whose_attempt"),
     Mutant("F19", "apps/core/reconciling.py", "timedelta(seconds=BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])", "timedelta(seconds=1)", f"{QUEUEING}::test_f19"),
     Mutant("F19", "apps/core/reconciling.py", "        if claim.failures + 1 >= TOLD_AFTER and", "        if False and", "tests/core/test_standing.py::test_f19"),
     Mutant("F19", "platform/mlportal/env.py", '"PORTAL_LEASE_S") or "40"', '"PORTAL_LEASE_S") or "60"', "tests/core/test_claims.py::test_a_write_that_begins"),
