@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,8 @@ from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
+
+from apps.core import wake
 
 LEASE = timedelta(seconds=settings.PORTAL_LEASE_S)
 """So long after a worker died with a row, another one takes it up: within a minute the row has recovered.
@@ -36,12 +38,31 @@ class Claim:
     failures: int = 0
 
 
-_READ = ("claim_token", "claimed_until", "pokes", "failures", "due_at")
-_NEVER = datetime.max.replace(tzinfo=UTC)
-
-
 class ClaimLost(Exception):
     """Another worker claimed the row meanwhile; the late one stops without writing."""
+
+
+_TAKE = """
+UPDATE {table} AS row
+   SET claim_token = row.claim_token + CASE WHEN seen.free THEN 1 ELSE 0 END,
+       claimed_until = CASE WHEN seen.free THEN %(until)s ELSE row.claimed_until END,
+       due_at = CASE WHEN seen.free THEN %(now)s ELSE row.due_at END,
+       pokes = row.pokes + CASE WHEN seen.free THEN 0 ELSE 1 END
+  FROM (SELECT id, claimed_until IS NULL OR claimed_until <= %(now)s AS free
+          FROM {table} WHERE id = %(pk)s{only} FOR NO KEY UPDATE) AS seen
+ WHERE row.id = seen.id
+RETURNING seen.free, row.claim_token, row.pokes, row.failures
+"""
+_ONLY_DUE = " AND due_at <= %(now)s AND (claimed_until IS NULL OR claimed_until <= %(now)s)"
+_RELEASE = """
+UPDATE {table}
+   SET claimed_until = NULL,
+       due_at = CASE WHEN pokes = %(pokes)s THEN %(due_at)s ELSE %(now)s END,
+       failures = CASE WHEN %(failed)s THEN failures + 1 ELSE 0 END
+ WHERE id = %(pk)s AND claim_token = %(token)s
+RETURNING pokes <> %(pokes)s,
+          CASE WHEN pokes = %(pokes)s AND %(rings)s THEN pg_notify(%(channel)s, %(at)s)::text END
+"""
 
 
 def take(
@@ -55,21 +76,14 @@ def take(
     """Claim the row, or return None when it is gone or claimed; then the poke makes the holder look again.
 
     With ``only_due`` a row that is claimed, or is no longer due because somebody has looked at it, is left as it is.
+    One statement, in which the row is locked and judged.
     """
     now = now or timezone.now()
-    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
-    with transaction.atomic():
-        row = rows.select_for_update().filter(pk=pk).only(*_READ).first()
-        if row is None:
-            return None
-        if only_due and max(row.due_at or _NEVER, row.claimed_until or now) > now:
-            return None
-        if row.claimed_until is not None and row.claimed_until > now:
-            rows.filter(pk=pk).update(pokes=F("pokes") + 1)
-            return None
-        # Due until the holder says otherwise: should it die, nobody knows any more why it looked.
-        rows.filter(pk=pk).update(claim_token=row.claim_token + 1, claimed_until=now + lease, due_at=now)
-    return Claim(pk=pk, token=row.claim_token + 1, pokes=row.pokes, failures=row.failures)
+    # Due until the holder says otherwise: should it die, nobody knows any more why it looked.
+    found = _one(model, _TAKE, only=_ONLY_DUE if only_due else "", now=now, until=now + lease, pk=pk)
+    if found is None or not found[0]:
+        return None
+    return Claim(pk=pk, token=found[1], pokes=found[2], failures=found[3])
 
 
 def take_due(
@@ -96,20 +110,22 @@ def take_due(
 def release(model: type[models.Model], claim: Claim, *, due_at: datetime | None, failed: bool = False) -> bool:
     """Give the row back and say when it is due again; True when a poke came meanwhile (look again now).
 
-    Does nothing when the claim was lost: the new holder decides.
+    The sweep is told of the time in the same statement. Does nothing when the claim was lost: the new holder decides.
     """
-    rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
-    with transaction.atomic():
-        row = rows.select_for_update().filter(pk=claim.pk, claim_token=claim.token).only("pokes").first()
-        if row is None:
-            return False
-        poked = bool(row.pokes != claim.pokes)
-        rows.filter(pk=claim.pk).update(
-            claimed_until=None,
-            due_at=timezone.now() if poked else due_at,
-            failures=F("failures") + 1 if failed else 0,
-        )
-    return poked
+    found = _one(
+        model,
+        _RELEASE,
+        pk=claim.pk,
+        token=claim.token,
+        pokes=claim.pokes,
+        due_at=due_at,
+        now=timezone.now(),
+        failed=failed,
+        rings=due_at is not None,
+        channel=wake.DUE,
+        at=wake.moment(due_at),
+    )
+    return found is not None and bool(found[0])
 
 
 def release_many(model: type[models.Model], ends: Mapping[Claim, datetime | None]) -> set[UUID]:
@@ -133,3 +149,12 @@ def extend(model: type[models.Model], claim: Claim, *, lease: timedelta = LEASE)
     rows: Any = model.objects.as_system()  # type: ignore[attr-defined]
     if not rows.filter(pk=claim.pk, claim_token=claim.token).update(claimed_until=timezone.now() + lease):
         raise ClaimLost(str(claim.pk))
+
+
+def _one(model: type[models.Model], text: str, *, only: str = "", **params: Any) -> tuple[Any, ...] | None:
+    """The one row that the statement, written for this model's table, answers."""
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute(text.format(table=table, only=only), params)
+        found: tuple[Any, ...] | None = cursor.fetchone()
+    return found

@@ -155,8 +155,8 @@ def _run_together(reconciler: Reconciler, found: list[Claim]) -> list[Claim]:
     if done:
         for pk in claims.release_many(reconciler.model, done):
             send_hint(reconciler.kind, pk)
-        if any(due is not None for due in done.values()):
-            wake.notify(wake.DUE)
+        if dues := [due for due in done.values() if due is not None]:
+            wake.notify(wake.DUE, at=min(dues))
     return [claim for claim in found if claim not in done]
 
 
@@ -176,8 +176,6 @@ def _run_claimed(reconciler: Reconciler, claim: Claim) -> None:
         standing.over(standing.SET_ASIDE, f"{reconciler.kind}:{claim.pk}")
     if claims.release(reconciler.model, claim, due_at=due, failed=failed) and not failed:
         send_hint(reconciler.kind, claim.pk)
-    elif due is not None:
-        wake.notify(wake.DUE)
 
 
 def _tell(reconciler: Reconciler, pk: UUID, times: int, evidence: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -88,6 +89,35 @@ def test_ten_threads_claim_each_due_row_once(volume: Volume) -> None:
     for thread in threads:
         thread.join()
     assert len(taken) == len(set(taken)) > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_ten_threads_that_follow_the_same_hint_one_claims_the_row_and_the_others_poke(volume: Volume) -> None:
+    taken: list[claims.Claim | None] = []
+    start = threading.Barrier(10)
+
+    def go() -> None:
+        start.wait()
+        taken.append(claims.take(Volume, volume.pk))
+        connection.close()
+
+    threads = [threading.Thread(target=go) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (claim,) = [one for one in taken if one is not None]
+    assert Volume.objects.as_system().get(pk=volume.pk).pokes == claim.pokes + 9
+    assert claims.release(Volume, claim, due_at=None)
+
+
+def test_to_claim_a_row_and_to_give_it_back_is_one_statement_each(
+    volume: Volume, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(2):
+        claim = claims.take(Volume, volume.pk)
+        assert claim is not None
+        claims.release(Volume, claim, due_at=timezone.now() + timedelta(seconds=3))
 
 
 class Boom(Exception):
