@@ -58,13 +58,14 @@ def test_a_program_waits_for_its_tables_and_says_when_it_is_ready(name: str) -> 
 
 def test_what_runs_more_than_once_is_not_drained_away_at_once() -> None:
     kept = {doc["metadata"]["name"] for _name, doc in documents() if doc["kind"] == "PodDisruptionBudget"}
-    assert {doc["metadata"]["name"] for doc in PROGRAMS.values() if doc["spec"]["replicas"] > 1} == kept
+    several = [doc for doc in WORKLOADS.values() if doc["kind"] == "Deployment" and doc["spec"]["replicas"] > 1]
+    assert {doc["metadata"]["name"] for doc in several} == kept
 
 
 def test_what_only_tries_the_portal_gets_no_account() -> None:
     for name, doc in WORKLOADS.items():
         pod = doc["spec"]["template"]["spec"]
-        assert pod["automountServiceAccountToken"] is name.startswith(("base/", "ssh/")), name
+        assert pod["automountServiceAccountToken"] is name.startswith(("base/", "ssh/", "gateway/")), name
 
 
 def test_the_default_of_no_network_covers_what_overlays_add() -> None:
@@ -82,7 +83,7 @@ def test_every_object_bears_the_standard_labels() -> None:
 
 
 def test_every_file_of_a_folder_is_in_its_kustomization() -> None:
-    for folder in ("base", "ingress", "httproute", "ssh", "trial"):
+    for folder in ("base", "ingress", "httproute", "ssh", "gateway", "trial"):
         files = {path.name for path in (KUBERNETES / folder).glob("*.yaml")} - {"kustomization.yaml"}
         assert files == {name for name in kustomization(folder)["resources"] if not name.startswith("..")}
 

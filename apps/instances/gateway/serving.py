@@ -213,14 +213,19 @@ def run(listener: socket.socket, *, stays: bool) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(_serve(listener, stays=stays))
+    asyncio.run(_run(listener, stays=stays))
 
 
-async def _serve(listener: socket.socket, *, stays: bool) -> None:
+async def _run(listener: socket.socket, *, stays: bool) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(listener, stop, stays=stays)
+
+
+async def serve(listener: socket.socket, stop: asyncio.Event, *, stays: bool) -> None:
+    """Serve on the listening socket until ``stop``."""
+    loop = asyncio.get_running_loop()
     gateway = Gateway()
     loops = [asyncio.create_task(work(stop)) for work in (gateway.listen, gateway.follow, gateway.tick)]
     try:
