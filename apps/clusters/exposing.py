@@ -18,6 +18,7 @@ ROUTE_KINDS: Mapping[str, str] = {Exposure.INGRESS: "Ingress", Exposure.HTTPROUT
 OPTIONS = ("exposure", "ingress_class", "gateway_namespace", "gateway_name", "gateway_listener")
 Handler = Callable[[UUID, str], None]
 _handlers: list[Handler] = []
+_let_in: list[Callable[[UUID], None]] = []
 
 
 def register_change(handler: Handler) -> None:
@@ -31,6 +32,17 @@ def announce_change(cluster_pk: UUID, *, before: str, after: str) -> None:
     left = ROUTE_KINDS[before] if before != after else ""
     for handler in _handlers:
         handler(cluster_pk, left)
+
+
+def register_let_in(handler: Callable[[UUID], None]) -> None:
+    """Have ``handler`` called inside the transaction that changes whose namespaces reach a cluster's instances."""
+    _let_in.append(handler)
+
+
+def announce_let_in(cluster_pk: UUID) -> None:
+    """Let whoever wrote network policies there write them anew."""
+    for handler in _let_in:
+        handler(cluster_pk)
 
 
 def gateway_of(cluster: Cluster) -> GatewayRef | None:

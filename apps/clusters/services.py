@@ -130,8 +130,8 @@ def replace_credentials(
 def update(*, actor: Actor, cluster: Cluster, **options: Any) -> None:
     """Change how instances are reached, where volumes come from, and the like (`CHANGEABLE`).
 
-    Instances that run get their new route at once and lose the old one after it. Their host names stay until their next
-    start: programs in them know their own. Raises `Invalid`.
+    Instances that run get their new route at once and lose the old one after it, queues their network policies. Host
+    names stay until the instance's next start: programs in it know their own. Raises `Invalid`.
     """
     require_admin(actor)
     with transaction.atomic():
@@ -148,6 +148,8 @@ def update(*, actor: Actor, cluster: Cluster, **options: Any) -> None:
         live.announce(row)
         if changed.keys() & set(exposing.OPTIONS):
             exposing.announce_change(row.pk, before=exposure, after=row.exposure)
+        if "ingress_namespaces" in changed:
+            exposing.announce_let_in(row.pk)
     cluster.refresh_from_db()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from apps.clusters import abandoning, leavings, services
+from apps.clusters import abandoning, exposing, leavings, services
 from apps.core import control, live, reasons, reconciling
 from apps.core.actors import Actor
 from apps.tenants import books, drift, giving_up, reconcile, wording
@@ -30,6 +30,15 @@ def _alive(ids: Collection[UUID]) -> set[UUID]:
     return set(rows.values_list("pk", flat=True))
 
 
+def _write_anew(cluster_pk: UUID) -> None:
+    """Have the network policies of a cluster's queues say whom it lets in by now."""
+    rows = Queue.objects.as_system().select_for_update(of=("self",)).filter(cluster_id=cluster_pk)
+    for queue in rows.exclude(state__in=(QueueState.DELETING, QueueState.DELETED)):
+        due = reconciling.look_now(queue)
+        Queue.objects.as_system().filter(pk=queue.pk).update(generation=queue.generation + 1, **due)
+        reconciling.hint(reconcile.RECONCILER.kind, queue.pk)
+
+
 def register() -> None:
     """Called once from ``AppConfig.ready``."""
     reasons.register(wording.WORDINGS)
@@ -37,6 +46,7 @@ def register() -> None:
     control.register("books", books.loop)
     live.register_groups(_groups)
     services.register_use(_on_cluster)
+    exposing.register_let_in(_write_anew)
     abandoning.register(giving_up.PART)
     leavings.register("queue", _alive)
     control.register("queues", drift.loop)

@@ -120,6 +120,8 @@ def test_ssh_goes_straight_to_the_pod_where_its_network_policy_lets_the_entrance
     (cluster,) = installation.api("GET", "clusters").json["items"]
     chosen = {"ingress_namespaces": [*cluster["ingress_namespaces"], installation.namespace]}
     assert installation.api("PATCH", f"clusters/{cluster['id']}", chosen).status == 200
+    ours = ("networkpolicies", "-A", "-l", f"mlportal.io/install={installation.install_id()}")
+    assert patient(lambda: installation.namespace in json.dumps([one["spec"] for one in objects(*ours)]))
     instance = installation.launch("by-ssh")
     visitor = Visitor.of(installation, instance, tmp_path)
     said = visitor.ssh("id -un; echo $SSH_CONNECTION; exit 7", text=True)

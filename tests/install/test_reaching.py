@@ -1,4 +1,5 @@
-"""An instance is reached by Ingress and by HTTPRoute alike: the same steps on a real cluster, web socket included.
+"""An instance is reached by Ingress, by HTTPRoute and by the portal's own gateway alike: the same steps on a real
+cluster, web socket included. The gateway runs here, outside the cluster, and goes through the API server.
 
 KUBECONFIG=… CLUSTER_INGRESS=http://127.0.0.1:18080 python -m pytest -m cluster tests/install/test_reaching.py
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -29,6 +31,7 @@ from apps.tenants.models import Queue
 from apps.tenants.quotas import Quota
 from apps.tenants.states import QueueState
 from kubekit import client
+from tests.gateway.running import running
 from tests.install.account import Account, look, until
 from tests.install.installing import INGRESS, PORT, gateway, objects, patient
 from tests.journeys.portal import Answer, fetch
@@ -48,6 +51,8 @@ class Site:
     actor: Actor
     queue: Queue
     sent: list[tuple[str, str]]
+    own_gateway: int
+    """Its port."""
     _instance: Instance | None = None
 
     @property
@@ -66,12 +71,18 @@ class Site:
         """The kinds of routes that the queue's namespace has."""
         return [one["kind"] for one in objects("ingresses,httproutes", "-n", self.queue.namespace)]
 
+    @property
+    def entrance(self) -> str:
+        """Where requests for instances go: the cluster's own entrance, or the portal's gateway."""
+        self.cluster.refresh_from_db()
+        return f"http://127.0.0.1:{self.own_gateway}" if self.cluster.exposure == "gateway" else INGRESS
+
     def at(self, path: str, *, key: str = "", method: str = "GET", form: dict[str, str] | None = None) -> Answer:
         """A request to the instance's host, through the cluster's entrance."""
         headers = {"Host": f"{host_of(self.instance)}:{PORT}"}
         headers |= {"Authorization": f"token {key}"} if key else {}
         return fetch(
-            f"{INGRESS}{path}", method=method, headers=headers, body=urlencode(form).encode() if form else None
+            f"{self.entrance}{path}", method=method, headers=headers, body=urlencode(form).encode() if form else None
         )
 
     def writes(self) -> list[tuple[str, str]]:
@@ -85,7 +96,9 @@ class Site:
         key = self.instance.key.reveal()
         terminal = self.at("/api/terminals", key=key, method="POST").json["name"]
         host = f"{host_of(self.instance)}:{PORT}"
-        link = socket.create_connection((urlsplit(INGRESS).hostname, PORT), timeout=30)
+        link = socket.create_connection(
+            (urlsplit(self.entrance).hostname, urlsplit(self.entrance).port or 80), timeout=30
+        )
         address, headers = f"ws://{host}/terminals/websocket/{terminal}", {"Authorization": f"token {key}"}
         with connect(address, sock=link, additional_headers=headers, open_timeout=60) as shell:
             shell.send(json.dumps(["stdin", f"{typed}\r"]))
@@ -97,7 +110,7 @@ class Site:
 
 
 @pytest.fixture
-def site(account: Account, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(account: Account, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A queue that stands, a Gateway, and a note of every request from now on."""
     gateway(account.name, namespaces={"from": "All"})
     clusters.update(actor=make.actor(make.admin()), cluster=cluster, apps_port=PORT)
@@ -117,7 +130,8 @@ def site(account: Account, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(client.Cluster, "_send", _send)
     actor = make.actor(make.user(role_in=queue.team))
-    return Site(cluster, actor, queue, sent)
+    with running() as port:
+        yield Site(cluster, actor, queue, sent, port)
 
 
 def switch(site: Site, exposure: str, *, gateway_in: str) -> None:
@@ -134,9 +148,12 @@ def one_round(site: Site) -> None:
     site.instance.refresh_from_db()
 
 
-@pytest.mark.parametrize(("exposure", "kind"), [("ingress", "Ingress"), ("httproute", "HTTPRoute")])
+WAYS = [("ingress", "Ingress"), ("httproute", "HTTPRoute"), ("gateway", "")]
+
+
+@pytest.mark.parametrize(("exposure", "kind"), WAYS)
 def test_enter_work_in_a_terminal_stop_and_start_again(site: Site, account: Account, exposure: str, kind: str) -> None:
-    plural = {"Ingress": "ingresses", "HTTPRoute": "httproutes"}[kind]
+    route = {"Ingress": ["ingresses"], "HTTPRoute": ["httproutes"], "": []}[kind]
     switch(site, exposure, gateway_in=account.name)
     lines = examining.Examination(
         server=client.Cluster(account.credentials()), cluster=site.cluster, spec=None, beat=lambda: None
@@ -144,9 +161,9 @@ def test_enter_work_in_a_terminal_stop_and_start_again(site: Site, account: Acco
     assert not [line for line in lines if line.topic.startswith(("gateway", "ingress")) and line.result == "missing"]
     site.begin()
     one_round(site)
-    assert [what for _method, what in site.writes()] == ["secrets", "services", plural, "statefulsets"]
+    assert [what for _method, what in site.writes()] == ["secrets", "services", *route, "statefulsets"]
     look("instance", site.instance, S.RUNNING)
-    assert site.routes() == [kind]
+    assert site.routes() == ([kind] if kind else [])
 
     key = site.instance.key.reveal()
     assert patient(lambda: site.at("/api/status", key=key).status == 200)
@@ -162,7 +179,8 @@ def test_enter_work_in_a_terminal_stop_and_start_again(site: Site, account: Acco
     services.stop(actor=site.actor, instance=site.instance)
     site.sent.clear()
     one_round(site)
-    assert site.writes()[0] == ("DELETE", plural), "the route goes first"
+    stopped = [("DELETE", what) for what in route]
+    assert [*stopped, ("PATCH", site.instance.object_name)] == site.writes()[:2], "the route goes first"
     assert site.routes() == []
     assert patient(lambda: site.at("/api/status", key=key).status == 404)
     look("instance", site.instance, S.STOPPED)
@@ -171,7 +189,7 @@ def test_enter_work_in_a_terminal_stop_and_start_again(site: Site, account: Acco
     site.instance.refresh_from_db()
     site.sent.clear()
     one_round(site)
-    assert [what for _method, what in site.writes()] == ["secrets", plural, "statefulsets"]
+    assert [what for _method, what in site.writes()] == ["secrets", *route, "statefulsets"]
     look("instance", site.instance, S.RUNNING)
     new = site.instance.key.reveal()
     assert patient(lambda: site.at("/api/status", key=new).status == 200)
@@ -183,9 +201,10 @@ def test_the_kind_of_route_is_changed_under_a_running_instance(site: Site, accou
     look("instance", site.instance, S.RUNNING)
     key = site.instance.key.reveal()
     assert patient(lambda: site.at("/api/status", key=key).status == 200)
-    for exposure, kind in (("httproute", "HTTPRoute"), ("ingress", "Ingress")):
+    for exposure, kind in (("httproute", "HTTPRoute"), ("gateway", ""), ("ingress", "Ingress")):
         switch(site, exposure, gateway_in=account.name)
-        until("the new route alone", lambda kind=kind: one_round(site) or site.routes() == [kind], seconds=90)
+        wanted = [kind] if kind else []
+        until("the new route alone", lambda wanted=wanted: one_round(site) or site.routes() == wanted, seconds=90)
         assert site.instance.state == S.RUNNING
         assert patient(lambda: site.at("/api/status", key=key).status == 200)
         assert site.said_in_a_terminal("echo still-$((6*7))", "still-42")

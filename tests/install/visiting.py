@@ -25,7 +25,7 @@ class Visitor:
         """Registers a key, and knows the entrance by the address of its Service."""
         key = folder / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "visitor", "-f", str(key)], check=True)
-        made = portal.api("POST", "ssh-keys", {"name": "visitor", "public_key": key.with_suffix(".pub").read_text()})
+        made = portal.api("POST", "ssh-keys", {"name": "visitor", "key": key.with_suffix(".pub").read_text()})
         assert made.status == 201, made.body
         way = portal.api("GET", f"instances/{instance}/ssh").json
         address = kubectl("-n", portal.namespace, "get", "service", "mlportal-ssh", "-o", "jsonpath={.spec.clusterIP}")

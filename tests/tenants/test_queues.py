@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from apps.clusters import services as clusters
 from apps.clusters.states import ClusterState
 from apps.core import claims, reconciling
 from apps.core.errors import Conflict, Forbidden, Invalid
@@ -62,6 +63,17 @@ def test_a_changed_quota_reaches_the_namespace_and_the_audit_log(fake_cluster: F
     assert (hard["requests.cpu"], hard["limits.cpu"]) == ("2", "3")
     entry = AuditEntry.objects.as_system().get(verb="queue.quota")
     assert entry.detail == {"cpu_millis": [4000, 2000], "cpu_oversell": ["1.00", "1.5"]}
+
+
+def test_whom_the_cluster_lets_in_by_now_reaches_the_policies_of_its_queues(fake_cluster: FakeCluster) -> None:
+    queue = reconcile_now(new())
+    clusters.update(actor=make.actor(make.admin()), cluster=queue.cluster, ingress_namespaces=["the-portals"])
+    queue.refresh_from_db()
+    assert (queue.generation, queue.observed_generation, queue.due_at <= timezone.now()) == (2, 1, True)
+    queue = reconcile_now(Queue.objects.as_system().get(pk=queue.pk))
+    policies = {one["metadata"]["name"]: one["spec"] for one in fake_cluster.list("NetworkPolicy")}
+    (source,) = policies["allow-entrance"]["ingress"][0]["from"]
+    assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "the-portals"}
 
 
 def test_lowering_below_use_is_allowed_and_marks_the_queue(fake_cluster: FakeCluster) -> None:

@@ -86,15 +86,18 @@ class Ways:
 
     async def to(self, door: Door) -> Conduit:
         """A conduit to the instance's sshd. Raises ``KubeError``: ``NotFound`` when nothing listens there."""
-        if door.inside and time.monotonic() > self._around.get(door.cluster.pk, 0.0):
-            try:
-                return await self._direct(door)
-            except ConnectionRefusedError as error:
-                raise NotFound("nothing listens on this port of the pod") from error
-            except (OSError, TimeoutError) as error:
-                self._around[door.cluster.pk] = time.monotonic() + AROUND_S
-                log.info("%s is not reached at its address (%s); through the API server", door.pod, error)
-        return await self._forwarded(door)
+        if not door.inside or time.monotonic() <= self._around.get(door.cluster.pk, 0.0):
+            return await self._forwarded(door)
+        try:
+            return await self._direct(door)
+        except (OSError, TimeoutError) as error:
+            why = error
+        # Some networks swallow what a policy forbids, others refuse it, as a pod does in which nothing listens. Only
+        # where the API server gets through, the address was to blame.
+        found = await self._forwarded(door)
+        self._around[door.cluster.pk] = time.monotonic() + AROUND_S
+        log.info("%s is not reached at its address (%s); through the API server", door.pod, why)
+        return found
 
     async def _direct(self, door: Door) -> Conduit:
         address = await in_thread(podways.address, door.cluster, door.namespace, door.pod, door.launch)
