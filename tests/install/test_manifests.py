@@ -92,7 +92,7 @@ def test_every_file_of_a_folder_is_in_its_kustomization() -> None:
 def test_an_image_is_renamed_where_it_is_used(name: str) -> None:
     """What `base` renames is its own: an addition's images keep their short names unless it renames them too."""
     pod = WORKLOADS[name]["spec"]["template"]["spec"]
-    renamed = {row["name"] for row in kustomization(name.split("/")[0])["images"]}
+    renamed = {row["name"] for row in kustomization(name.split("/", maxsplit=1)[0])["images"]}
     assert {part["image"] for part in [*pod.get("initContainers", []), *pod["containers"]]} <= renamed
 
 
