@@ -24,6 +24,8 @@ class Record(models.Model):
     updated_at = models.DateTimeField(_("changed"), auto_now=True)
 
     objects: ClassVar[ScopedManager[Any]] = ScopedManager()
+    scope_through: ClassVar[tuple[str, ...]] = ()
+    """The relations that `audit_scope` and `live_scope` read."""
 
     class Meta:
         abstract = True

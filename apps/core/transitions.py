@@ -51,6 +51,7 @@ def transition(
         row: Any = model.objects.as_system().select_for_update(of=("self",)).get(pk=obj.pk)
         if claim is not None and row.claim_token != claim.token:
             raise ClaimLost(f"{model.__name__} {row.pk}")
+        _keep_related(obj, row)
         if expect is not None and row.state not in expect:
             _copy(row, obj)
             return False
@@ -154,6 +155,14 @@ def _verb(row: Any) -> str:
 
 def _detail(row: Any, before: str) -> dict[str, Any]:
     return {"from": before, "to": row.state, "reason": row.reason_code, "params": row.reason_params}
+
+
+def _keep_related(obj: Any, row: Any) -> None:
+    """What ``obj`` has loaded of what audit and listeners are told by, if ``row`` still refers to it."""
+    for name in row.scope_through:
+        field = row._meta.get_field(name)
+        if field.is_cached(obj) and getattr(obj, field.attname) == getattr(row, field.attname):
+            field.set_cached_value(row, field.get_cached_value(obj))
 
 
 def _copy(row: Any, obj: Any) -> None:

@@ -12,7 +12,6 @@ from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
 
 from apps.core.api import StatefulItem
 from apps.instances import (
@@ -166,9 +165,8 @@ class InstanceItem(StatefulItem):
 
     def get_links(self, obj: Any) -> dict[str, str]:
         """With the addresses of what can be done."""
-        request = self.context["request"]
         more = {
-            name: reverse(f"api:instance-{name}", args=[obj.pk], request=request)
+            name: self.address(name, obj.pk)
             for name in ("start", "stop", "restart", "ticket", "key", "rotate-key", "keep", "end", "events")
         }
         return {**super().get_links(obj), **more, "open": url_of(obj)}
@@ -255,8 +253,11 @@ class InstanceViewSet(HandingActions, LifetimeActions):
         """Make an instance and start it. Refused before anything is made when the queue has no room (409)."""
         wanted = self.read(InstanceForm, request)
         more = api_options.taken_out(wanted)
-        made = keeping.create(actor=self.actor, id=self.new_id(request), more=more, **wanted)
-        return self.answer(self.find(made.pk), code=status.HTTP_201_CREATED)
+        again = self.new_id(request) if "Idempotency-Key" in request.headers else None
+        made = keeping.create(actor=self.actor, id=again, more=more, **wanted)
+        if made.owner_id == request.user.pk:
+            made.owner = request.user
+        return self.answer(made, code=status.HTTP_201_CREATED)
 
     @extend_schema(
         request=ChangeForm,
@@ -281,29 +282,29 @@ class InstanceViewSet(HandingActions, LifetimeActions):
     @extend_schema(responses={202: InstanceItem})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete it. Its home and other volumes stay."""
-        gone = services.delete(actor=self.actor, instance=self.find(pk))
-        return self.answer(self.find(gone.pk), code=status.HTTP_202_ACCEPTED)
+        gone = services.delete(actor=self.actor, instance=self.find(pk, joins=("queue",)))
+        return self.answer(gone, code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=None, responses={202: InstanceItem})
     @action(detail=True, methods=["post"])
     def start(self, request: Request, pk: str) -> Response:
         """Start it with a new key."""
-        services.start(actor=self.actor, instance=self.find(pk))
-        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+        row = services.start(actor=self.actor, instance=self.find(pk, joins=("queue",)))
+        return self.answer(row, code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=None, responses={202: InstanceItem})
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: str) -> Response:
         """Stop it; the key is dead at once, the home stays."""
-        services.stop(actor=self.actor, instance=self.find(pk))
-        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+        row = services.stop(actor=self.actor, instance=self.find(pk, joins=("queue",)))
+        return self.answer(row, code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=None, responses={202: InstanceItem})
     @action(detail=True, methods=["post"])
     def restart(self, request: Request, pk: str) -> Response:
         """Stop it and start it again with a new key."""
-        services.restart(actor=self.actor, instance=self.find(pk))
-        return self.answer(self.find(pk), code=status.HTTP_202_ACCEPTED)
+        row = services.restart(actor=self.actor, instance=self.find(pk, joins=("queue",)))
+        return self.answer(row, code=status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=None, responses={202: InstanceItem})
     @action(detail=True, methods=["post"], url_path="rotate-key", url_name="rotate-key")

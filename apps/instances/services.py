@@ -59,7 +59,7 @@ def create(
     ``OverQuota`` or ``Conflict`` before anything is made.
     """
     pk = id or uuid.uuid4()
-    if (made := _made_before(actor, pk)) is not None:
+    if id is not None and (made := _made_before(actor, pk)) is not None:
         return made
     in_queue = choices.queue(actor, queue)
     access.require(actor, in_queue)  # before all else that could be told; it counts below, where the right is held
@@ -74,8 +74,7 @@ def create(
     for _attempt in range(NAME_TRIES):
         try:
             with transaction.atomic():
-                access.hold(actor, in_queue)
-                access.require(actor, in_queue)
+                access.require_role(access.hold(actor, in_queue), in_queue)
                 proposed = chosen or propose_name(in_queue, with_image)
                 instance = _insert(actor, owner_id, pk, proposed, in_queue, own.keep(with_image), with_size, set_up)
                 _mount(instance, mounts)
@@ -227,20 +226,25 @@ def _insert(
 
 
 def _mount(instance: Instance, mounts: Sequence[choices.Wanted]) -> None:
-    InstanceMount.objects.bulk_create(
+    made = [
         InstanceMount(instance=instance, volume=wanted.volume, path=wanted.path, read_only=wanted.read_only)
-        for wanted in mounts
-    )
+        for wanted in sorted(mounts, key=lambda wanted: wanted.path)
+    ]
+    InstanceMount.objects.bulk_create(made)
+    instance.mounted = made
 
 
 def locked(actor: Actor, instance: Instance) -> Instance:
     """The row for the rest of the transaction. Raises ``NotFound`` and ``Forbidden`` for whoever may not act on it."""
-    access.hold(actor, instance.queue)
+    have = access.hold(actor, instance.queue)
     rows = Instance.objects.for_actor(actor).select_for_update(of=("self",))
-    row: Instance | None = rows.select_related("queue__cluster", "size", "image").filter(pk=instance.pk).first()
+    row: Instance | None = rows.select_related(*selectors.SHOWN).filter(pk=instance.pk).first()
     if row is None:
         raise NotFound()
-    access.require_act_on(actor, row.queue, row.owner_id)
+    if row.queue_id == instance.queue_id:
+        access.require_act_with(have, actor, row.owner_id)
+    else:
+        access.require_act_on(actor, row.queue, row.owner_id)
     return row
 
 

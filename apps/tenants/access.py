@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from uuid import UUID
 
+from django.db import connection
 from django.utils.translation import gettext_lazy as _
 
 from apps.core.actors import Actor
@@ -35,7 +36,12 @@ def may(actor: Actor, queue: Queue, role: Role) -> bool:
 
 def require(actor: Actor, queue: Queue, role: Role = Role.MEMBER) -> None:
     """Raise ``Forbidden`` unless the actor has at least ``role`` in the queue."""
-    if not may(actor, queue, role):
+    require_role(role_in(actor, queue), queue, role)
+
+
+def require_role(have: Role | None, queue: Queue, role: Role = Role.MEMBER) -> None:
+    """The same for a role that is known, such as the one that `hold` found."""
+    if have is None or RANK[have] < RANK[role]:
         raise Forbidden(
             _("Your role in the team of the queue “%(queue)s” does not allow this.") % {"queue": queue.name},
             code="role_too_low",
@@ -43,23 +49,35 @@ def require(actor: Actor, queue: Queue, role: Role = Role.MEMBER) -> None:
         )
 
 
-def hold(actor: Actor, queue: Queue) -> None:
+_HOLD = """
+WITH person AS (SELECT is_platform_admin FROM {user} WHERE id = %(person)s AND is_active FOR SHARE),
+     mine AS (SELECT role FROM {membership} WHERE team_id = %(team)s AND user_id = %(person)s FOR SHARE)
+SELECT (SELECT is_platform_admin FROM person), (SELECT role FROM mine)
+"""
+
+
+def hold(actor: Actor, queue: Queue) -> Role | None:
     """Keep the actor's rights in the queue as they are until the transaction ends; call it before anything is locked.
 
     Whoever takes such a right away ends what it was used for (`departures`), and waits here: so that either finds what
-    the other did. Raises ``Forbidden`` when it was taken away meanwhile; `require` looks at the role after this.
+    the other did. Those who use the same right at once do not wait for each other. Answers the role, to be looked at
+    after this. Raises ``Forbidden`` when the person may do less than a moment ago.
     """
     if actor.user_id is None:
-        return
-    person = User.objects.as_system().select_for_update(no_key=True).filter(pk=actor.user_id, is_active=True).first()
-    if person is None or (actor.is_admin and not person.is_platform_admin):
+        return role_in(actor, queue)
+    text = _HOLD.format(user=User._meta.db_table, membership=Membership._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute(text, {"person": actor.user_id, "team": queue.team_id})
+        is_platform_admin, role = cursor.fetchone()
+    if is_platform_admin is None or (actor.is_admin and not is_platform_admin):
         raise Forbidden(
             _("Your rights were changed just now."),
             code="rights_changed",
             next=_("Reload the page to see what you may do."),
         )
-    mine = Membership.objects.as_system().filter(team_id=queue.team_id, user_id=actor.user_id)
-    list(mine.select_for_update(no_key=True))
+    if actor.is_admin:
+        return Role.ADMIN
+    return Role(role) if role else None
 
 
 def may_act_on(actor: Actor, queue: Queue, owner_id: object) -> bool:
@@ -97,7 +115,13 @@ class Acting:
 
 def require_act_on(actor: Actor, queue: Queue, owner_id: object) -> None:
     """Raise ``Forbidden`` unless ``may_act_on``."""
-    if not may_act_on(actor, queue, owner_id):
+    require_act_with(role_in(actor, queue), actor, owner_id)
+
+
+def require_act_with(have: Role | None, actor: Actor, owner_id: object) -> None:
+    """The same for a role that is known, such as the one that `hold` found."""
+    needed = Role.MEMBER if owner_id == actor.user_id else Role.ADMIN
+    if have is None or RANK[have] < RANK[needed]:
         raise Forbidden(
             _("Only its owner or an administrator of the team may do this."),
             code="not_owner",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -168,7 +169,7 @@ def reserve(*, queue_id: UUID, kind: str, object_id: UUID, amount: Amount) -> No
     Raises `OverQuota` (its ``data`` says per resource what was asked, used, the limit and what is missing),
     `NotFound` when there is no such queue and `Conflict` when the queue is being deleted.
     """
-    with transaction.atomic():
+    with nullcontext() if connection.in_atomic_block else transaction.atomic():
         queue = Queue.objects.as_system().select_for_update(of=("self",)).filter(pk=queue_id).first()
         if queue is None:
             raise NotFound(_("There is no such queue."), code="queue_unknown")

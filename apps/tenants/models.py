@@ -235,6 +235,8 @@ class InQueue(models.Model):
     A model that inherits this has the foreign key ``queue``.
     """
 
+    scope_through: ClassVar[tuple[str, ...]] = ("queue",)
+
     class Meta:
         abstract = True
 
