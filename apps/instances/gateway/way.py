@@ -51,8 +51,8 @@ class Ways:
             try:
                 await self._direct(upstream, cluster, launch)
             except ConnectionRefusedError:
+                # Nothing listens, or a network policy refuses in the pod's place: the API server's way tells which.
                 self.forget(launch.instance_id)
-                raise
             except (OSError, TimeoutError) as error:
                 self.forget(launch.instance_id)
                 self._around[cluster.pk] = time.monotonic() + AROUND_S
