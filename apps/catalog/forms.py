@@ -57,9 +57,7 @@ class ImageForm(forms.Form):
         label=gettext_lazy("CUDA"),
         required=False,
         max_length=10,
-        help_text=gettext_lazy(
-            "Its version, for an image that is made for GPUs; whoever chooses a size without is told."
-        ),
+        help_text=gettext_lazy("Its version, for an image made for GPUs; whoever chooses a size without is told."),
         widget=forms.TextInput(attrs={"placeholder": "12.4", **_PLAIN}),
     )
     architecture = forms.ChoiceField(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import django
 
@@ -158,7 +159,24 @@ def main() -> None:
         name="old-torch",
         reference="registry.example:5000/very/deep/path/to/an/image/of/pytorch:2.1-cuda12.1-cudnn8",
         purpose=Purpose.DEV,
+        version="2.1",
+        cuda="12.1",
         retired=True,
+        replaced_by=jupyter,
+    )
+    Image.objects.create(
+        name="torch",
+        reference=f"registry.example:5000/ml/torch:2.5@sha256:{'3f' * 32}",
+        purpose=Purpose.DEV,
+        description="PyTorch for the team vision",
+        version="2.5",
+        cuda="12.4",
+        architecture="amd64",
+        hidden=True,
+    )
+    Team.objects.as_system().filter(pk=team.pk).update(own_images=True, image_prefixes=["docker.io/library"])
+    debian = Image.objects.create(
+        name="debian", reference="docker.io/library/debian:bookworm", purpose=Purpose.DEV, prepared=False, team=team
     )
     sizes = list(Size.objects.as_system().order_by("position")) or [
         Size.objects.create(name=name, cpu_millis=cpu, memory_bytes=memory * GIB, gpus=gpus)
@@ -166,6 +184,9 @@ def main() -> None:
     ]
     volumes = volumes_of(who, queue)
     instances_of(who, queue, jupyter, sizes, volumes[0])
+    plain = Instance.objects.as_system().get(name="train-bert")
+    plain.pk, plain.name, plain.image, plain.entrances = uuid4(), "plain-debian", debian, {"why": "no-python"}
+    plain.save(force_insert=True)
     flows_of(who, queue)
     for kind, cpu, memory, gpus, storage in [
         ("instance", 3000, 20, {"nvidia.com/gpu": 4}, 0),
@@ -264,6 +285,10 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
             stages=stages(state),
             last_events=[] if state == "stopped" else instance_events(NOW, about=f"i-{number}-0"),
         )
+    set_up = {"env": {"WANDB_MODE": "offline", "RUN_NAME": "夜间训练"}, "script": "pip install -r /root/needed.txt\n"}
+    waiting = {"size": str(sizes[0].pk), "options": {**set_up, "shm_bytes": 256 << 20, "time_zone": "Asia/Shanghai"}}
+    newest = Instance.objects.as_system().filter(name="train-bert")
+    newest.update(at_rest=False, options={**set_up, "time_zone": "Asia/Tokyo"}, pending=waiting)
     LifetimeRule.objects.create(team=queue.team, idle_minutes=240)
     life = {"launch": 1, "looked_at": ago(minutes=2), "idle_s": 13500, "ends_at": NOW + timedelta(hours=30)}
     warned = {"warned_for": "idle", "warned_at": ago(minutes=2), "stops_at": NOW + timedelta(minutes=13)}
