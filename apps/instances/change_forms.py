@@ -79,7 +79,6 @@ class ChangeForm(OptionFields):
             ("restart", gettext_lazy("Restart now: what runs in it ends.")),
             ("next_start", gettext_lazy("At its next start: it runs on as it is until then.")),
         ],
-        widget=forms.RadioSelect,
     )
 
     def __init__(

@@ -67,7 +67,6 @@ class TransferForm(forms.Form):
             ("goes", gettext_lazy("The home goes along, with everything in it.")),
         ],
         initial="stays",
-        widget=forms.RadioSelect,
     )
     confirm = forms.CharField(
         label=gettext_lazy("Name of the instance"),

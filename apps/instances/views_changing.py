@@ -33,9 +33,13 @@ class InstanceFormPage(ObjectFormPage):
     section = "instances"
     styles = ("instances/instances.css",)
     scripts = ("instances/form.js",)
+    template = "instances/form.html"
 
     def rows(self) -> QuerySet[Instance]:
         return selectors.visible_with_mounts(self.actor)
+
+    def extra(self) -> Mapping[str, Any]:
+        return {"object": self.object}
 
     def allow(self, obj: Instance) -> None:
         access.require_act_on(self.actor, obj.queue, obj.owner_id)
@@ -82,7 +86,7 @@ class ChangeInstance(InstanceFormPage):
         change_forms.put_errors(form, error.errors)
 
     def extra(self) -> Mapping[str, Any]:
-        return {"panel_url": reverse("instances:change-panel", args=[self.object.pk])}
+        return {**super().extra(), "panel_url": reverse("instances:change-panel", args=[self.object.pk])}
 
 
 class ChangePanel(ChangeInstance):

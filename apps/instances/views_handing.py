@@ -75,7 +75,7 @@ class Clone(InstanceFormPage):
             form.add_error("name" if place == "name" else "queue", str(text))
 
     def extra(self) -> Mapping[str, Any]:
-        return {"like": pending.next_start(self.object), "object": self.object}
+        return {**super().extra(), "like": pending.next_start(self.object)}
 
 
 class Transfer(InstanceFormPage):
@@ -92,9 +92,6 @@ class Transfer(InstanceFormPage):
         )
         messages.success(self.request, _("It belongs to “%(name)s” now.") % {"name": row.owner.username})
         return str(row.get_absolute_url())
-
-    def extra(self) -> Mapping[str, Any]:
-        return {"object": self.object}
 
 
 class Share(InstanceFormPage):
@@ -113,7 +110,7 @@ class Share(InstanceFormPage):
         return reverse("instances:share", args=[self.object.pk])
 
     def extra(self) -> Mapping[str, Any]:
-        return {"object": self.object, "viewers": sharing.viewers(self.object)}
+        return {**super().extra(), "viewers": sharing.viewers(self.object)}
 
 
 class Unshare(ActionPage):
