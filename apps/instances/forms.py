@@ -12,6 +12,7 @@ from apps.catalog import facts
 from apps.catalog.models import Image, Size
 from apps.core import quantities
 from apps.instances import option_forms
+from apps.instances.lifetime import keeping
 from apps.instances.option_forms import OptionFields
 from apps.storage.models import Volume
 from apps.tenants.models import Queue
@@ -39,7 +40,7 @@ def no_own_image(queues: list[Queue]) -> str:
 class InstanceForm(OptionFields):
     """Choices are ids, so that a renamed row is still the one that was chosen."""
 
-    more = ("name", "own_image", "volume", "path", "read_only", *option_forms.FIELDS)
+    more = ("name", "own_image", "volume", "path", "read_only", "ends", *option_forms.FIELDS)
     field_order = ("image", "size", "queue", *more)
 
     image = forms.ChoiceField(label=gettext_lazy("Image"))
@@ -69,6 +70,11 @@ class InstanceForm(OptionFields):
         widget=forms.TextInput(attrs={"placeholder": "/data", "autocomplete": "off", "spellcheck": "false"}),
     )
     read_only = forms.BooleanField(label=gettext_lazy("Read only"), required=False)
+    ends = forms.ChoiceField(
+        label=gettext_lazy("Ends"),
+        required=False,
+        help_text=gettext_lazy("It is stopped then, after a warning. Files stay, and it can be started again."),
+    )
 
     def __init__(
         self,
@@ -88,6 +94,7 @@ class InstanceForm(OptionFields):
                 ("", _("none")),
                 *((str(volume.pk), f"{volume.queue.name}/{volume.name}") for volume in volumes),
             ],
+            "ends": [("", _("no end of its own")), *((str(one.seconds), one.words) for one in keeping.offers())],
         }
         for name, found in choices.items():
             field = self.fields[name]

@@ -49,7 +49,7 @@ from apps.instances import (
     startup,
 )
 from apps.instances.forms import InstanceForm
-from apps.instances.lifetime import shown
+from apps.instances.lifetime import keeping, shown
 from apps.instances.models import Instance
 from apps.instances.spec import objects_of, url_of
 from apps.instances.states import ALIVE, INSTANCE_STATES, LAUNCHED, InstanceState
@@ -190,8 +190,9 @@ class NewInstance(FormPage):
 
     def submit(self, data: dict[str, Any]) -> str:
         mounts = [{"volume": data["volume"], "path": data["path"], "read_only": data["read_only"]}]
-        made = services.create(
+        made = keeping.create(
             actor=self.actor,
+            ends_at=keeping.moment(data["ends"]) if data["ends"] else None,
             id=data["id"],
             name=data["name"],
             image="" if data["own_image"] else data["image"],
@@ -206,7 +207,9 @@ class NewInstance(FormPage):
     @staticmethod
     def put_errors(form: forms.Form, error: Any) -> None:
         """The one volume of the form stands for ``volumes.0``."""
-        option_forms.put_errors(form, {name.removeprefix("volumes.0."): text for name, text in error.errors.items()})
+        own = {"at": "ends"}
+        plain = {name.removeprefix("volumes.0."): text for name, text in error.errors.items()}
+        option_forms.put_errors(form, {own.get(name, name): text for name, text in plain.items()})
 
     def extra(self) -> Mapping[str, Any]:
         asked = self.request.GET.get("image", "")

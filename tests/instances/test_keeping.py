@@ -126,6 +126,22 @@ def test_a_refused_end_makes_no_instance(world: World) -> None:
     assert not Instance.objects.as_system().exists()
 
 
+def test_the_form_of_a_new_instance_offers_an_end_and_says_beside_it_when_that_is_too_late(world: World) -> None:
+    rule(world, lease_hours=24)
+    client = Client()
+    client.force_login(world.owner)
+    assert "ends in 8 h" in client.get("/instances/new").content.decode()
+    wanted = {"image": str(world.image.pk), "size": str(world.small.pk), "queue": str(world.queue.pk)}
+    refusal = client.post("/instances/new", {**wanted, "ends": str(72 * 3600)})
+    assert refusal.status_code == 422
+    assert "at most 24 h after a start" in refusal.content.decode()
+    assert not Instance.objects.as_system().exists()
+    assert client.post("/instances/new", {**wanted, "ends": "28800"}).status_code == 302
+    end = Lifetime.objects.as_system().get().ends_at
+    assert end is not None
+    assert abs(end - timezone.now() - 8 * HOUR) < timedelta(minutes=5)
+
+
 def test_a_longest_lease_ends_every_launch_without_a_word_of_its_owner_and_keep_until_moves_it(world: World) -> None:
     rule(world, lease_hours=24)
     instance = world.running()

@@ -83,8 +83,13 @@ class Offer:
     seconds: int
     label: str
 
+    @property
+    def words(self) -> str:
+        """As an end is offered."""
+        return _("ends in %(time)s") % {"time": self.label}
 
-def offers(limit: timedelta) -> Sequence[Offer]:
+
+def offers(limit: timedelta = timedelta()) -> Sequence[Offer]:
     """What can be chosen up to a limit; zero: there is none."""
     spans = [one for one in OFFERED if not limit or one <= limit]
     if limit and limit not in spans and limit < OFFERED[-1]:
