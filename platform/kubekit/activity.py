@@ -46,6 +46,7 @@ for name, fields in (("kernels", ("id", "last_activity", "execution_state")), ("
 #: Prints ``name=value`` lines. What a process has used comes with what its ended children used; other users' sshd
 #: processes and the command's own are left out.
 _LOOK = r"""
+PATH="$PATH:/opt/mlportal/busybox"
 cpu=0 ssh=0
 for place in /proc/[0-9]*; do
   [ "${place#/proc/}" = "$$" ] && continue
@@ -83,8 +84,16 @@ if command -v nvidia-smi >/dev/null 2>&1; then
   used=$(timeout 5 nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits 2>/dev/null | tr '\n' ' ')
   [ -n "$used" ] && echo "gpu=$used"
 fi
+python=
 if [ -x /opt/venv/bin/jupyter-lab ]; then
-  /opt/venv/bin/python -I -c "$1" 2>/dev/null || echo "jupyter=silent"
+  python=/opt/venv/bin/python
+elif [ -r "${MLPORTAL_LIVE:-/run/mlportal}/entrances" ]; then
+  while read -r kind value; do
+    [ "$kind" = python ] && python=$value
+  done < "${MLPORTAL_LIVE:-/run/mlportal}/entrances"
+fi
+if [ -n "$python" ]; then
+  "$python" -I -c "$1" 2>/dev/null || echo "jupyter=silent"
 fi
 exit 0
 """
@@ -152,9 +161,12 @@ def _changed(before: str | None, after: str | None) -> bool:
     return before is not None and after is not None and before != after
 
 
-async def look(streams: Streams, namespace: str, pod: str, container: str) -> Look:
-    """One look. Raises `KubeError` when nothing, or only a part of what there is, could be found out."""
-    command = ("/bin/sh", "-c", _LOOK, "mlportal-look", _JUPYTER)
+async def look(streams: Streams, namespace: str, pod: str, container: str, *, shell: str = "/bin/sh") -> Look:
+    """One look, by the image's shell or another one.
+
+    Raises `KubeError` when nothing, or only a part of what there is, could be found out.
+    """
+    command = (shell, "-c", _LOOK, "mlportal-look", _JUPYTER)
     code, output, errors = await streams.run(
         namespace, pod, container, command, timeout_s=TIMEOUT_S, limit_bytes=LIMIT_BYTES
     )
@@ -190,7 +202,9 @@ def _marks(rows: Sequence[Sequence[str]]) -> str:
     return json.dumps(rows)
 
 
-async def tell(streams: Streams, namespace: str, pod: str, container: str, text: str) -> None:
+async def tell(
+    streams: Streams, namespace: str, pod: str, container: str, text: str, *, shell: str = "/bin/sh"
+) -> None:
     """Write a line to every terminal of the instance's user, as ``wall`` does. Raises `KubeError`."""
-    command = ("/bin/sh", "-c", _TELL, "mlportal-tell", text)
+    command = (shell, "-c", _TELL, "mlportal-tell", text)
     await streams.run(namespace, pod, container, command, timeout_s=TIMEOUT_S, limit_bytes=LIMIT_BYTES)

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from apps.instances import ssh as host_keys
-from kubekit import keyfile, names, tools
+from kubekit import activity, keyfile, names, tools
 from kubekit.build import instance as build
 from kubekit.build import queue
 from kubekit.build.pod import CONTAINER
@@ -380,3 +380,23 @@ def test_at_its_end_programs_are_told_and_nobody_comes_in_any_more(
             assert session.wait(PATIENCE_S) == 255
         assert way.ssh("echo in").stdout == ""
         wait_for(lambda: not pods(cluster, spec), seconds=PATIENCE_S)
+
+
+def test_what_goes_on_in_it_is_seen_whatever_the_image_has(
+    cluster: Cluster, credentials: Credentials, team: QueueSpec, desk: Desk
+) -> None:
+    """An idle stop looks inside: by the portal's own shell, and at Jupyter wherever the image has it."""
+
+    async def look(spec: InstanceSpec) -> activity.Look:
+        async with Streams(credentials) as streams:
+            return await activity.look(streams, spec.namespace, spec.pod_name, CONTAINER, shell=tools.SHELL)
+
+    with started(cluster, team, desk, "mlportal/test-bare:1") as spec, forwarded(spec, desk) as way:
+        assert asyncio.run(look(spec)).ssh == 0
+        who = ["-o", "BatchMode=yes", "-i", str(desk.file("ed25519")), "-p", way.port, "user@127.0.0.1"]
+        session = ["ssh", *way.options, *who, "echo in; read line"]
+        with subprocess.Popen(session, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stdin
+            assert process.stdout.readline() == "in\n"
+            assert asyncio.run(look(spec)).ssh >= 1
+            process.stdin.close()

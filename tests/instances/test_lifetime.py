@@ -54,13 +54,13 @@ class Inside:
 def inside(monkeypatch: pytest.MonkeyPatch) -> Inside:
     found = Inside()
 
-    async def look(streams: Any, namespace: str, pod: str, container: str) -> Look:
+    async def look(streams: Any, namespace: str, pod: str, container: str, *, shell: str) -> Look:
         found.looks.append(pod)
         if found.look is None:
             raise Unreachable("no answer")
         return found.look
 
-    async def tell(streams: Any, namespace: str, pod: str, container: str, text: str) -> None:
+    async def tell(streams: Any, namespace: str, pod: str, container: str, text: str, *, shell: str) -> None:
         found.told.append(text)
 
     class Way:
@@ -317,7 +317,7 @@ def test_a_silent_cluster_is_asked_a_few_times_a_round_however_many_instances_it
     inside.look = None
     at_once, most = 0, 0
 
-    async def look(*_: Any) -> Look:
+    async def look(*_: Any, **_how: Any) -> Look:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)

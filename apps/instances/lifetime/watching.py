@@ -24,6 +24,7 @@ from django.utils import timezone
 from apps.clusters import access
 from apps.core import control
 from apps.core.errors import PortalError
+from apps.instances import imaging
 from apps.instances.lifetime import acting
 from apps.instances.lifetime.judging import Do, Facts, counted, judge, pace_s
 from apps.instances.lifetime.rows import Cause, Lifetime
@@ -168,7 +169,8 @@ class Rounds:
             if isinstance(way, str) or silent[cluster] >= SILENT_AFTER:
                 return Found(problem=way if isinstance(way, str) else "the cluster does not answer", at=self.clock())
             try:
-                look = await activity.look(way, instance.queue.namespace, instance.pod_name, CONTAINER)
+                shell = imaging.shell(instance.image)
+                look = await activity.look(way, instance.queue.namespace, instance.pod_name, CONTAINER, shell=shell)
             except KubeError as error:
                 silent[cluster] += 1
                 log.info("instance %s could not be looked into, which counts as activity: %s", instance.pk, error)
@@ -184,7 +186,8 @@ class Rounds:
                 way = await _way(instance.queue.cluster, stack)
                 try:
                     if not isinstance(way, str):
-                        await activity.tell(way, instance.queue.namespace, instance.pod_name, CONTAINER, text)
+                        shell, where = imaging.shell(instance.image), (instance.queue.namespace, instance.pod_name)
+                        await activity.tell(way, *where, CONTAINER, text, shell=shell)
                 except KubeError as error:
                     log.info("instance %s: its terminals were not told: %s", instance.pk, error)
         held = self.held.get(case.pk)
@@ -235,7 +238,7 @@ def _cases() -> dict[UUID, Case]:
 
 
 def _instances(pks: Collection[UUID]) -> list[Instance]:
-    rows = Instance.objects.as_system().filter(pk__in=pks).select_related("queue__cluster")
+    rows = Instance.objects.as_system().filter(pk__in=pks).select_related("queue__cluster", "image")
     return list(rows)
 
 
