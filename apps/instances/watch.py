@@ -70,7 +70,7 @@ def _take_in(cluster_id: UUID, pods: Mapping[UUID, PodObservation], look: set[UU
         if instance.queue.cluster_id != cluster_id or instance.state == S.DELETED:
             look.discard(instance.pk)
             return None
-        if instance.pk in look:
+        if instance.pk in look or (not listed and _still_goes(instance, pods[instance.pk])):
             return None
         step = _step_forward(instance, pods[instance.pk], now, listed=listed)
         if step is None:
@@ -88,6 +88,12 @@ def _take_in(cluster_id: UUID, pods: Mapping[UUID, PodObservation], look: set[UU
     # Those that nobody met are held by a transaction at this moment, or are no rows.
     for pk in look | (pods.keys() - met):
         reconciling.send_hint(KIND, pk)
+
+
+def _still_goes(instance: Instance, pod: PodObservation) -> bool:
+    """It was told to end and has not ended: nothing follows from that, and when its pod goes, that is told."""
+    told = instance.observed_generation >= instance.generation
+    return instance.state in {S.STOPPING, S.DELETING} and told and not pod.unreachable
 
 
 def _step_forward(instance: Instance, pod: PodObservation, now: datetime, *, listed: bool) -> Step | None:

@@ -28,7 +28,7 @@ from tests.journeys.portal import Portal, wait_until
 
 AT_ONCE = 64
 LAUNCHES = int(os.environ.get("BENCH_LAUNCHES", "128"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "6"))  # the first one warms up
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))  # the first one warms up
 OURS, BARE, HUB = "this project", "bare client", "JupyterHub + KubeSpawner"
 QUEUES = {OURS: "default", BARE: "bare", HUB: "hub"}
 WRITES = ("PATCH", "POST", "DELETE", "PUT")

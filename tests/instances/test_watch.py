@@ -64,6 +64,34 @@ def test_a_look_that_somebody_asked_for_meanwhile_is_not_forgotten(world: World,
     assert (instance.state, instance.due_at) == (S.RUNNING, asked)
 
 
+def test_what_ends_is_looked_at_when_its_pod_is_gone_or_its_node_is_silent_and_not_at_each_step_of_its_end(
+    world: World, hints: list[Hint]
+) -> None:
+    instance = world.create()
+    world.reconcile(instance)
+    world.cluster.make_pod()
+    pod = world.cluster.run_pod()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", pod)])
+    instance.refresh_from_db()
+    services.stop(actor=world.actor, instance=instance)
+    ending = copy.deepcopy(pod)
+    ending["metadata"]["deletionTimestamp"] = stamp()
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", ending)])
+    assert hinted(hints, instance), "it was not told to end yet"
+    world.reconcile(instance)
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", ending)])
+    assert not hinted(hints, instance)
+    silent = copy.deepcopy(ending)
+    silent["status"]["reason"] = "NodeLost"
+    watch.pods_changed(world.queue.cluster_id, [("MODIFIED", silent)])
+    assert hinted(hints, instance)
+    hints.clear()
+    watch.pods_changed(world.queue.cluster_id, [("DELETED", ending)])
+    assert hinted(hints, instance)
+
+
 def test_the_stages_have_what_only_events_told(world: World, hints: list[Hint]) -> None:
     instance = world.create()
     world.reconcile(instance)
