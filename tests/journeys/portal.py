@@ -95,8 +95,8 @@ class Portal:
         """What the command printed."""
         return self.home.parent / f"{self.home.name}.log"
 
-    def start(self, *, seconds: float = 240) -> None:
-        """Start and wait until it is ready (the first start builds the images' environments)."""
+    def environ(self) -> dict[str, str]:
+        """The environment of the command, and of what is to find the same portal."""
         env = {
             **os.environ,
             "PORTAL_HOME": str(self.home),
@@ -108,11 +108,15 @@ class Portal:
         for name in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PYTEST_CURRENT_TEST"):
             env.pop(name, None)
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+        return env
+
+    def start(self, *, seconds: float = 240) -> None:
+        """Start and wait until it is ready (the first start builds the images' environments)."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.prefix, sys.executable, "-m", "mlportal", "up"],
                 cwd=ROOT,
-                env=env,
+                env=self.environ(),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

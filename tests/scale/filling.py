@@ -1,9 +1,9 @@
 """Queues and instances by the portal's own services and reconcilers, in a process beside the portal's.
 
 A request each over HTTP would take longer than all that is measured. The portal's worker helps, by the hints it gets.
-Afterwards the portal gets the other kubeconfig's credentials for its cluster.
 
-    PORTAL_HOME=… PORTAL_CLUSTER=… python -m tests.scale.filling QUEUES INSTANCES OTHER-KUBECONFIG
+    PORTAL_HOME=… PORTAL_CLUSTER=… python -m tests.scale.filling fill QUEUES INSTANCES
+    PORTAL_HOME=… PORTAL_CLUSTER=… python -m tests.scale.filling reach KUBECONFIG   # by another way from now on
 """
 
 from __future__ import annotations
@@ -35,9 +35,15 @@ BATCH = 4
 PATIENCE_S = 600.0
 
 
-def main(queues: int, instances: int, kubeconfig: Path) -> None:
+def reach(kubeconfig: Path) -> None:
+    """The portal has other credentials for its cluster from now on."""
+    text, cluster = kubeconfig.read_text(encoding="utf-8"), Cluster.objects.as_system().get()
+    actor = actors.from_user(User.objects.get(username="admin"))
+    clusters.replace_credentials(actor=actor, cluster=cluster, kubeconfig=text, trusted=True)
+
+
+def fill(queues: int, instances: int) -> None:
     """Make them all and see them run; says what it took on standard output."""
-    app.set_default()
     begun = time.monotonic()
     actor = actors.from_user(User.objects.get(username="admin"))
     team, cluster = Team.objects.as_system().get(name="default"), Cluster.objects.as_system().get()
@@ -55,8 +61,6 @@ def main(queues: int, instances: int, kubeconfig: Path) -> None:
     print(f"{queues} queues ready after {time.monotonic() - begun:.0f} s", flush=True)
     _fill(instance, range(instances), "instance", lambda: Instance.objects.as_system().exclude(state="running").count())
     print(f"{instances} instances running after {time.monotonic() - begun:.0f} s", flush=True)
-    text = kubeconfig.read_text(encoding="utf-8")
-    clusters.replace_credentials(actor=actor, cluster=cluster, kubeconfig=text, trusted=True)
 
 
 def _fill(make: Callable[[int], None], numbers: range, kind: str, missing: Callable[[], int]) -> None:
@@ -99,4 +103,8 @@ def _fill(make: Callable[[int], None], numbers: range, kind: str, missing: Calla
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    app.set_default()
+    if sys.argv[1] == "reach":
+        reach(Path(sys.argv[2]))
+    else:
+        fill(int(sys.argv[2]), int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""A cluster with simulated nodes, a counting proxy before it, and a whole portal that was filled over REST."""
+"""A cluster with simulated nodes, a whole portal that was filled, and a counting proxy between the two."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from base64 import b64encode
 from collections import Counter, deque
@@ -25,7 +27,7 @@ from kubekit.credentials import Credentials, parse_kubeconfig
 from kubekit.kinds import kind_named
 from mlportal.paths import Home
 from tests.faults.proxy import Fault, FaultProxy, Seen
-from tests.journeys.portal import Portal, wait_until
+from tests.journeys.portal import ROOT, Portal, wait_until
 
 NODES = 2_000
 QUEUES = 200
@@ -37,7 +39,6 @@ IN_FLIGHT = 32
 PATIENCE_S = 600.0
 OTHERS = "scale-others"
 TICKS = os.sysconf("SC_CLK_TCK")
-GIB = 1 << 30
 Obj = dict[str, Any]
 
 
@@ -72,7 +73,8 @@ class Place:
         self.direct = client.Cluster(self._upstream)
         self.proxy = CountingProxy(self._upstream, folder)
         self.proxy.start()
-        (folder / "kubeconfig").write_text(_kubeconfig(self.proxy.credentials), encoding="utf-8")
+        (folder / "kubeconfig").write_text(kubeconfig, encoding="utf-8")
+        (folder / "proxied").write_text(_kubeconfig(self.proxy.credentials), encoding="utf-8")
         self.portal = Portal(home=folder / "home", env={"PORTAL_CLUSTER": str(folder / "kubeconfig")})
 
     def close(self) -> None:
@@ -92,21 +94,35 @@ class Place:
         assert found >= said, f"the cluster of KUBECONFIG has {found} nodes, MLPORTAL_TEST_NODES says {said}"
 
     def fill(self, say: Callable[[str], None]) -> None:
-        """Everything that is counted; objects of others by themselves, the portal's own through its REST interface."""
+        """Everything that is counted; the pods of others by themselves, all else by the portal's own code."""
         begun = time.monotonic()
         names = [node["metadata"]["name"] for node in self.direct.list("Node")]
-        asyncio.run(self._prepare(names))
-        self.portal.start()
-        say(f"cluster prepared, portal started after {time.monotonic() - begun:.0f} s")
-        with ThreadPoolExecutor(4) as threads:
-            self.queues = list(threads.map(self._queue, range(QUEUES)))
-            self.until("queues that are ready", "SELECT count(*) FROM tenants_queue WHERE state = 'ready'", QUEUES)
-            say(f"{QUEUES} queues ready after {time.monotonic() - begun:.0f} s")
-            list(threads.map(self._instance, range(INSTANCES)))
-        say(f"{INSTANCES} instances asked for after {time.monotonic() - begun:.0f} s")
-        running = "SELECT count(*) FROM instances_instance WHERE state = 'running'"
-        self.until("instances that run", running, INSTANCES)
-        say(f"{INSTANCES} instances running after {time.monotonic() - begun:.0f} s")
+        with ThreadPoolExecutor(1) as beside:
+            others = beside.submit(asyncio.run, self._prepare(names))
+            self.portal.start()
+            say(f"portal started after {time.monotonic() - begun:.0f} s")
+            others.result()
+        say(f"{PODS - INSTANCES} pods of others made after {time.monotonic() - begun:.0f} s")
+        for line in self._beside("fill", str(QUEUES), str(INSTANCES)):
+            say(f"{line}; all in all {time.monotonic() - begun:.0f} s")
+
+    def count_requests(self) -> None:
+        """From now on the portal reaches its cluster through the proxy, which costs time and so is not there before."""
+        for line in self._beside("reach", str(self._folder / "proxied")):
+            raise AssertionError(line)
+
+    def _beside(self, *words: str) -> Iterator[str]:
+        """What a process says that acts beside the portal's own."""
+        environ = self.portal.environ() | {"DJANGO_SETTINGS_MODULE": "mlportal.settings"}
+        argv = [sys.executable, "-m", "tests.scale.filling", *words]
+        with (
+            (self._folder / "filling.log").open("w+b") as log,
+            subprocess.Popen(argv, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        ):
+            assert process.stdout is not None
+            yield from (line.strip() for line in process.stdout)
+            log.seek(0)
+            assert process.wait() == 0, log.read()[-4000:].decode()
 
     async def _prepare(self, nodes: list[str]) -> None:
         """Nodes that take pods, volumes for the homes, and the pods of others."""
@@ -154,24 +170,7 @@ class Place:
         ) as answer:
             assert answer.status in (200, 201, 409), (method, path, answer.status, await answer.text())
 
-    def _queue(self, number: int) -> str:
-        name = f"scale-{number:03}"
-        body = {"name": name, "team": "default", "cluster": self.cluster, "cpu_millis": 4000, "memory_bytes": 8 * GIB}
-        answer = self.portal.api("POST", "queues", body | {"storage_bytes": 100 * GIB})
-        assert answer.status == 201, answer.body
-        return name
-
-    def _instance(self, number: int) -> None:
-        body = {"name": f"i-{number:04}", "queue": self.queues[number % QUEUES], "image": "jupyter", "size": "small"}
-        answer = self.portal.api("POST", "instances", body)
-        assert answer.status == 201, answer.body
-
     # -- looking -----------------------------------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> str:
-        """The name of the one cluster."""
-        return str(self.rows("SELECT name FROM clusters_cluster")[0][0])
 
     def rows(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
         """A read of the portal's database."""
