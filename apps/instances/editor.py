@@ -14,7 +14,7 @@ from kubekit.errors import KubeError
 
 PATH = "/code-server/"
 """Where JupyterLab serves it, on the instance's host."""
-_VERSION = ("-c", "cat /opt/code-server/version")
+_VERSION = "cat /opt/code-server/version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def look(instance: Instance) -> Editor:
     if not entrances.has_lab(instance):
         return Editor(why=_("JupyterLab leads to it, and there is none here."), next=_("Use VS Code over SSH."))
     try:
-        code, said = inside.ask(instance, (imaging.shell(instance.image), *_VERSION))
+        code, said = inside.ask(instance, imaging.script(instance.image, _VERSION))
     except (KubeError, PortalError):
         return Editor(why=_("The instance cannot be asked whether it has VS Code."), next=_("Try again in a moment."))
     if code == 0 and said.strip():

@@ -27,6 +27,12 @@ def shell(image: Image) -> str:
     return "/bin/sh" if image.prepared else tools.SHELL
 
 
+def script(image: Image, text: str) -> tuple[str, ...]:
+    """A short script of the portal's as a command inside, with its own programs where the image has none."""
+    own = f'PATH="$PATH:{tools.PATH}/busybox"; '
+    return (shell(image), "-c", text if image.prepared else own + text)
+
+
 def node_selector(image: Image, cluster: Cluster) -> Mapping[str, str]:
     """An image for one kind of processor goes to nodes of that kind. The embedded cluster runs programs, no images."""
     return {ARCHITECTURE: image.architecture} if image.architecture and not cluster.embedded else {}

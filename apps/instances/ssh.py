@@ -183,7 +183,7 @@ def require_way(actor: Actor, instance: Instance) -> Way:
     )
 
 
-_WHY = ("-c", "cat /run/mlportal/ssh/why 2>/dev/null || true")
+_WHY = "cat /run/mlportal/ssh/why 2>/dev/null || true"
 
 
 def state_of(actor: Actor, instance: Instance) -> dict[str, object]:
@@ -193,7 +193,7 @@ def state_of(actor: Actor, instance: Instance) -> dict[str, object]:
     if instance.state != InstanceState.RUNNING:
         return {}
     try:
-        _code, said = inside.ask(instance, (imaging.shell(instance.image), *_WHY))
+        _code, said = inside.ask(instance, imaging.script(instance.image, _WHY))
     except (KubeError, PortalError):
         return {"unknown": True}
     return {"why": said.strip()[:500]}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apps.core.errors import PortalError
-from apps.instances import inside
+from apps.instances import imaging, inside
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from kubekit.errors import KubeError
 
-_ASK = ("/bin/sh", "-c", "cat /run/mlportal/startup 2>/dev/null || true")
+_ASK = "cat /run/mlportal/startup 2>/dev/null || true"
 #: What `timeout` answers for a program that it had to end.
 TIMED_OUT = frozenset({124, 137})
 
@@ -35,7 +35,7 @@ def look(instance: Instance) -> Ending:
     if instance.state != InstanceState.RUNNING:
         return Ending(state="not_running")
     try:
-        _code, said = inside.ask(instance, _ASK)
+        _code, said = inside.ask(instance, imaging.script(instance.image, _ASK))
     except (KubeError, PortalError):
         return Ending(state="unknown")
     return parse(said)

@@ -163,6 +163,9 @@ def test_the_tools_are_put_into_what_was_not_made_for_the_portal_alone(world: Wo
     assert spec_of(world.create(image="debian")).tools_image == "mlportal/tools:1"
     assert imaging.shell(world.image) == "/bin/sh"
     assert imaging.shell(bare) == "/opt/mlportal/bin/sh"
+    assert imaging.script(world.image, "cat x") == ("/bin/sh", "-c", "cat x")
+    own = ("/opt/mlportal/bin/sh", "-c", 'PATH="$PATH:/opt/mlportal/busybox"; cat x')
+    assert imaging.script(bare, "cat x") == own
 
 
 def test_an_image_for_one_processor_goes_to_nodes_of_that_kind(world: World, bare: Image) -> None:

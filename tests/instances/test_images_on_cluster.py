@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from apps.catalog.models import Image
+from apps.instances import imaging
 from apps.instances import ssh as host_keys
 from kubekit import activity, keyfile, names, tools
 from kubekit.build import instance as build
@@ -315,6 +317,8 @@ def test_an_image_of_one_program_has_a_shell_by_ssh(
     """No /bin/sh, no /etc/passwd, and its own start command is not run."""
     with started(cluster, team, desk, "mlportal/test-bare:1") as spec, forwarded(spec, desk) as way:
         assert found(credentials, spec) == {"why": "no-python", "shell": "/opt/mlportal/bin/sh"}
+        bare = Image(prepared=False)
+        assert inside(credentials, spec, *imaging.script(bare, "cat /etc/mlportal/key")) == (0, desk.secret["key"])
         done = way.ssh("id -u; ls /bin 2>&1; ls -d /etc/mlportal; echo $HOME | wc -c")
         assert done.stdout.split("\n") == ["1000", "ls: /bin: No such file or directory", "/etc/mlportal", "6", ""]
         assert way.with_password(desk.secret["key"], "echo in").stdout == "in\n"
