@@ -33,6 +33,10 @@ class OptionsItem(serializers.Serializer[Any]):
     time_zone = serializers.CharField()
 
 
+#: Made once: a serializer of its own for each row of a list would cost more than all that it writes.
+_ITEM = OptionsItem()
+
+
 def taken_out(wanted: dict[str, Any]) -> Options:
     """The options of a body, taken out of it."""
     return Options().given({name: wanted.pop(name) for name in NAMES if name in wanted})
@@ -40,4 +44,4 @@ def taken_out(wanted: dict[str, Any]) -> Options:
 
 def item(instance: Instance) -> dict[str, Any]:
     """For the instance's item."""
-    return dict(OptionsItem(options.of(instance.options)).data)
+    return dict(_ITEM.to_representation(options.of(instance.options)))
