@@ -41,6 +41,7 @@ from apps.instances.api_changing import (
 )
 from apps.instances.api_handing import HandingActions
 from apps.instances.api_options import OptionsForm, OptionsItem
+from apps.instances.api_ports import PortActions
 from apps.instances.lifetime import keeping
 from apps.instances.lifetime.api import LifetimeActions, LifetimeItem
 from apps.instances.models import Instance
@@ -234,7 +235,7 @@ _FILTERS = [
 ]
 
 
-class InstanceViewSet(HandingActions, LifetimeActions):
+class InstanceViewSet(HandingActions, LifetimeActions, PortActions):
     """Dev instances: make, start, stop, enter."""
 
     kind = "instance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from apps.instances import views, views_changing, views_handing
+from apps.instances import views, views_changing, views_handing, views_ports
 from apps.instances.lifetime import views as lifetime
 
 app_name = "instances"
@@ -28,6 +28,11 @@ urlpatterns = [
     path("instances/<uuid:pk>/transfer", views_handing.Transfer.as_view(), name="transfer"),
     path("instances/<uuid:pk>/share", views_handing.Share.as_view(), name="share"),
     path("instances/<uuid:pk>/unshare", views_handing.Unshare.as_view(), name="unshare"),
+    path("instances/<uuid:pk>/ports", views_ports.Ports.as_view(), name="ports"),
+    path("instances/<uuid:pk>/port-close", views_ports.ClosePort.as_view(), name="port-close"),
+    path("instances/<uuid:pk>/port-share", views_ports.SharePort.as_view(), name="port-share"),
+    path("instances/<uuid:pk>/port-unshare", views_ports.UnsharePort.as_view(), name="port-unshare"),
+    path("instances/<uuid:pk>/port-enter", views_ports.EnterPort.as_view(), name="port-enter"),
     path("instances/<uuid:pk>/startup", views.StartupState.as_view(), name="startup"),
     path("instances/<uuid:pk>/key", views.RevealKey.as_view(), name="key"),
     path("instances/<uuid:pk>/rotate-key", views.RotateKey.as_view(), name="rotate-key"),
