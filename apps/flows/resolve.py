@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
+from apps.catalog import selectors as catalog
 from apps.catalog.models import Image, Size
 from apps.core import refs
 from apps.core.actors import Actor
@@ -59,7 +60,7 @@ def _resolve_node(
     config = node.config
     if not isinstance(config, ContainerConfig):
         return node, {}
-    images = Image.objects.for_actor(actor).filter(retired=False)
+    images = catalog.offered(actor)
     image = _one(images, config.image, f"{place}.image", faults, _("There is no image “%(name)s”."), "image_unknown")
     sizes = Size.objects.for_actor(actor).filter(retired=False)
     size = _one(sizes, config.size, f"{place}.size", faults, _("There is no size “%(name)s”."), "size_unknown")
