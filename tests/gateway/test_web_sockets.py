@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import pytest
 import websockets
@@ -100,3 +101,23 @@ async def test_a_slow_reader_holds_back_the_sender_and_not_the_process() -> None
         assert sent < 40, "in the buffers of four sockets, not in memory"
         assert len(await client.reader.readexactly(64 << 20)) == 64 << 20
         assert await client.closed()
+
+
+async def test_f43_a_hundred_launches_that_come_and_go_cut_none_of_200_open_web_sockets() -> None:
+    async with serve(_echo, "127.0.0.1", 0) as server, standing(Heard(b"")) as (gate, port):
+        gate.port = next(iter(server.sockets)).getsockname()[1]
+        sockets = [await connect(f"ws://{HOST}/x", host="127.0.0.1", port=port) for _ in range(200)]
+        for number in range(100):
+            other = uuid.uuid4()
+            gate.places.put(launch(other, state="starting"))
+            gate.places.put(launch(other))
+            gate.places.open_ports({other: {8080: {"owner": float("inf")}}}, 0.0)
+            if number % 2:
+                gate.places.put(launch(other, state="stopping"))
+                gate.places.forget(other)
+        gate.places.replace(one.launch for one in gate.places)
+        for socket in sockets:
+            await socket.send("still here")
+        assert [await asyncio.wait_for(socket.recv(), 90) for socket in sockets] == ["still here"] * 200
+        for socket in sockets:
+            await socket.close()
