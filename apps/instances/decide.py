@@ -16,6 +16,7 @@ from typing import Any
 from apps.clusters.events import merge
 from apps.clusters.wording import reason_of
 from apps.core.reasons import Reason
+from apps.instances import masking
 from apps.instances.models import Instance
 from apps.instances.states import LAUNCHED, Desired, InstanceState
 from apps.tenants.states import QueueState
@@ -102,9 +103,9 @@ class Decision:
 
 def decide(instance: Instance, seen: Seen, *, now: datetime, timeout_s: float) -> Decision:
     """The next state of an instance that is neither deleted nor at rest."""
-    if instance.state in LAUNCHED:
-        return _launched(instance, seen, now, timeout_s)
-    return _ending(instance, seen, now)
+    launched = instance.state in LAUNCHED
+    found = _launched(instance, seen, now, timeout_s) if launched else _ending(instance, seen, now)
+    return replace(found, reason=masking.told(instance, found.reason))
 
 
 def current_reason(instance: Instance) -> Reason | None:

@@ -93,6 +93,11 @@ def transfer(*, actor: Actor, instance: Instance, to: str, confirm: str, home: H
             errors={"confirm": _("Type “%(name)s”.") % {"name": instance.name}},
         )
     with transaction.atomic():
+        access.require_act_on(actor, instance.queue, instance.owner_id)
+        heir = _colleague(instance, to)
+        theirs = actors.from_user(heir)
+        for one in sorted((actor, theirs), key=lambda somebody: str(somebody.user_id)):
+            access.hold(one, instance.queue)
         row = services.locked(actor, instance)
         services.refuse_when_going(row)
         if not row.at_rest:
@@ -102,9 +107,7 @@ def transfer(*, actor: Actor, instance: Instance, to: str, confirm: str, home: H
                 code="not_stopped",
                 next=_("Stop it first."),
             )
-        heir = _colleague(row, to)
-        before, theirs = row.owner, actors.from_user(heir)
-        access.hold(theirs, row.queue)
+        before = row.owner
         access.require(theirs, row.queue)
         if home == "goes":
             _hand_over_home(actor, row, heir)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from apps.clusters import access
 from apps.core.errors import PortalError
-from apps.core.secret import MASK
+from apps.instances.masking import without_key
 from apps.instances.models import Instance
 from apps.instances.states import InstanceState
 from kubekit.build.pod import CONTAINER
@@ -51,14 +51,6 @@ def read(instance: Instance) -> Tail:
 def is_starting(instance: Instance) -> bool:
     """Whether the page of the instance shows the log by itself: it is on its way up, or did not get there."""
     return instance.state in {InstanceState.QUEUED, InstanceState.STARTING, InstanceState.FAILED}
-
-
-def without_key(instance: Instance, text: str) -> str:
-    """The text with each key of the present launch replaced."""
-    for secret in (instance.key, instance.next_key):
-        if secret:
-            text = text.replace(secret.reveal(), MASK)
-    return text
 
 
 def _at_rest(instance: Instance) -> Tail:

@@ -80,6 +80,19 @@ def test_the_key_is_in_no_log_that_is_shown_also_not_half_of_it(world: World, cl
     assert key[:10] not in startlog.read(instance).lines
 
 
+def test_the_key_is_in_no_evidence_of_why_it_failed(world: World, client: Client) -> None:
+    instance = world.reconcile(world.create())
+    key = instance.key.reveal()
+    world.cluster.make_pod()
+    world.cluster.logs = f"fatal: {key} is no good\n".encode()
+    last = {"exitCode": 3, "reason": "Error", "message": f"fatal: {key} is no good"}
+    world.cluster.wait("CrashLoopBackOff", restarts=3, last=last)
+    world.reconcile(instance)
+    assert instance.reason_evidence and "is no good" in str(instance.reason_evidence)
+    assert key not in str(instance.reason_evidence) and MASK in str(instance.reason_evidence)
+    assert key not in client.get(f"/instances/{instance.pk}").text
+
+
 def test_rest_says_why_there_is_no_log(world: World) -> None:
     instance, rest = world.create(), Rest(world.owner)
     answer = rest.get(f"{LIST}/{instance.pk}/log")
