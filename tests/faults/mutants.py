@@ -48,6 +48,11 @@ WRITING, WATCHING, QUEUEING, QUOTA = (
 
 MUTANTS = (
     Mutant("F1", STREAMS, "sock_read=read_timeout_s", "sock_read=None", f"{WATCHING}::test_f01_a_half_open_watch"),
+    Mutant("F48", "apps/instances/lifetime/judging.py", "left_s = max(near[cause], policy.warning.total_seconds() - facts.warned_s)", "left_s = near[cause]", "tests/instances/test_lifetime_rules.py::test_f48_nothing_is_stopped"),
+    Mutant("F48", "apps/instances/lifetime/judging.py", "elapsed_s is None or elapsed_s > GAP_PACES * pace", "elapsed_s is None", "tests/instances/test_lifetime_rules.py::test_f48_a_look_without"),
+    Mutant("F48", "apps/instances/lifetime/watching.py", "            held.look = None\n", "", "tests/instances/test_lifetime.py::test_f48_one_failed_look"),
+    Mutant("F48", "apps/instances/lifetime/acting.py", "            keep_until=life.keep_until,\n", "", "tests/instances/test_lifetime.py::test_a_keep_that_comes"),
+    Mutant("F48", "platform/kubekit/activity.py", 'if lines.get("jupyter") == "silent":', "if False:", "tests/kubekit/test_activity.py::test_f48_what_is_not_all"),
     Mutant("F1", LISTWATCH, "READ_TIMEOUT_S = 50.0", "READ_TIMEOUT_S = 3600.0", f"{WATCHING}::test_f01_no_watch"),
     Mutant("F2", STREAMS, 'if event.get("type") == "ERROR":', "if False:", f"{WATCHING}::test_f02"),
     Mutant("F2", LISTWATCH, "            except KubeError as error:\n", "            except IndexError as error:\n", f"{WATCHING}::test_f02"),

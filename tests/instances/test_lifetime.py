@@ -211,6 +211,8 @@ def test_f48_one_failed_look_or_a_restart_of_the_portal_begins_the_whole_period_
     assert life_of(instance).idle_s >= 500
     inside.look = None
     inside.after(rounds, 100)
+    inside.look = QUIET
+    inside.after(rounds, 100)
     assert life_of(instance).idle_s == 0
 
 
@@ -293,6 +295,7 @@ def test_a_keep_that_comes_between_the_look_and_the_stop_wins(
         inside.after(rounds, 100)
     instance.refresh_from_db()
     assert instance.state == InstanceState.RUNNING
+    assert life_of(instance).warned_for == ""
 
 
 def test_without_a_rule_nobody_is_looked_at(world: World, inside: Inside) -> None:
