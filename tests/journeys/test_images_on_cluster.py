@@ -1,4 +1,4 @@
-"""Images of one's own on a real cluster, through the portal: entered by SSH, told on the page, or refused."""
+"""Images of one's own on a real cluster, through the portal: entered by SSH, told on the page, or refused.
 
 The nodes have debian:bookworm, mlportal/tools:1 and mlportal/test-foreign:1 (tests/images/build).
 """
