@@ -130,7 +130,7 @@ def test_f48_a_program_in_the_background_that_computes_is_no_idleness(instance: 
     pid = instance.run("/bin/sh", "-c", burn).strip()
     enough = CPU_SHARE * TICKS_PER_S * 20
     wait_until("time that it used", lambda: (look(instance).cpu or 0) - before.cpu >= enough, seconds=WAIT_S)
-    assert activity.activity(before, look(instance), elapsed_s=20) == {"cpu"}
+    assert "cpu" in activity.activity(before, look(instance), elapsed_s=20)
     instance.run("/bin/sh", "-c", f"kill {pid}")
     until_quiet(instance)
 
