@@ -59,16 +59,16 @@ class LifetimeActions(EventfulViewSet):
     @action(detail=True, methods=["post"])
     def keep(self, request: Request, pk: str) -> Response:
         """Neither idleness nor its end stops it before that, within the limit of its team."""
-        wanted = self.read(KeepForm, request)
-        keeping.keep(actor=self.actor, instance=self.find(pk), until=wanted["until"])
+        instance = self.find(pk)
+        keeping.keep(actor=self.actor, instance=instance, until=self.read(KeepForm, request)["until"])
         return self._lifetime(pk)
 
     @extend_schema(request=EndForm, responses=LifetimeItem)
     @action(detail=True, methods=["post"])
     def end(self, request: Request, pk: str) -> Response:
         """Set when it is stopped, within the longest lease of its team."""
-        wanted = self.read(EndForm, request)
-        keeping.set_end(actor=self.actor, instance=self.find(pk), at=wanted["at"])
+        instance = self.find(pk)
+        keeping.set_end(actor=self.actor, instance=instance, at=self.read(EndForm, request)["at"])
         return self._lifetime(pk)
 
     def _lifetime(self, pk: str) -> Response:
