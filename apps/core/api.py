@@ -158,7 +158,7 @@ class Item(serializers.Serializer[Any]):
     @property
     def origin(self) -> str:
         """Scheme, host and port by which this request came; found out once for all items of an answer."""
-        context = cast(dict[str, Any], self.context)
+        context = cast("dict[str, Any]", self.context)
         if "origin" not in context:
             context["origin"] = context["request"].build_absolute_uri("/")[:-1]
         return str(context["origin"])

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 DUE = "mlportal_due"
 SCHEDULE = "mlportal_schedule"
 CLUSTERS = "mlportal_clusters"
+LIFETIMES = "mlportal_lifetimes"
 INSTANCES = "mlportal_instances"
 """Rung by the database itself, with the id of an instance whose launch, pod or state changed; empty: read them all."""
 
@@ -61,7 +62,9 @@ class Alarms:
     """
 
     def __init__(self) -> None:
-        self._events: dict[str, asyncio.Event] = {name: asyncio.Event() for name in (DUE, SCHEDULE, CLUSTERS)}
+        self._events: dict[str, asyncio.Event] = {
+            name: asyncio.Event() for name in (DUE, SCHEDULE, CLUSTERS, LIFETIMES)
+        }
         self._at: dict[str, float] = {}
 
     async def listen(self, stop: asyncio.Event) -> None:

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from apps.clusters.services import require_admin
-from apps.core import audit, live
+from apps.core import audit, live, wake
 from apps.core.actors import Actor
 from apps.core.errors import Invalid
 from apps.tenants.models import LifetimeRule, Team
@@ -100,6 +100,7 @@ def set_rule(*, actor: Actor, team: Team | None, **values: int | None) -> None:
         _check_together(Policies(), team)
         detail = {"before": before, "after": changed}
         audit.record(actor=actor, verb="team.lifetime", obj=team or rule, detail=detail)
+        wake.notify(wake.LIFETIMES)
         if team is not None:
             live.announce(team)
 

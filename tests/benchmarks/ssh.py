@@ -174,8 +174,8 @@ def page(ways: dict[str, list[float]], seen: dict[str, Any], *, real: bool) -> s
 
     return (
         f"## SSH, {'real' if real else 'embedded'} cluster\n\n"
-        f"Through the portal's entrance to an instance of {'a real' if real else 'its own'} cluster, over the API server's port-forward. One command: "
-        f"`{'KUBECONFIG=... ' if real else ''}make bench ARGS=ssh`.\n\n"
+        f"Through the portal's entrance to an instance of {'a real' if real else 'its own'} cluster, over the API "
+        f"server's port-forward. One command: `{'KUBECONFIG=... ' if real else ''}make bench ARGS=ssh`.\n\n"
         f"{BYTES / 1e6:.0f} MB over `ssh`, {ROUNDS} rounds in turns, MB/s: entrance {spread(ways['entrance'])}, "
         f"`kubectl port-forward` {spread(ways['kubectl'])}; ratio {spread(ratios, 2)}.\n\n"
         f"The entrance's process: {seen['one']:.0f} MiB with one connection, {seen['all']:.0f} MiB with "

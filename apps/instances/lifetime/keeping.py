@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from apps.core import audit, live, quantities
+from apps.core import audit, live, quantities, wake
 from apps.core.actors import Actor
 from apps.core.errors import Conflict, Invalid, NotFound
 from apps.instances import services
@@ -173,6 +173,7 @@ def _write(row: Instance, actor: Actor, verb: str, **values: datetime | None) ->
     if not changed:
         return
     own.filter(pk=row.pk).update(**changed)
+    wake.notify(wake.LIFETIMES)
     told = {name: value.isoformat(timespec="seconds") if value else None for name, value in changed.items()}
     audit.record(actor=actor, verb=verb, obj=row, detail=told)
     live.announce(row)

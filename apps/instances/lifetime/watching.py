@@ -22,7 +22,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.clusters import access
-from apps.core import control
+from apps.core import control, wake
 from apps.core.errors import PortalError
 from apps.instances import imaging
 from apps.instances.lifetime import acting
@@ -39,8 +39,10 @@ from kubekit.streams import Streams
 
 log = logging.getLogger(__name__)
 
-#: Between two rounds. A round without anything due is one statement.
+#: Between two rounds. A round without anything due is two statements.
 ROUND_S = 15.0
+#: The same while there is neither a rule nor an end anywhere; who makes the first one rings.
+QUIET_ROUND_S = 300.0
 AT_ONCE = 8
 #: After so many looks in a row that a cluster did not answer, the round asks it no more.
 SILENT_AFTER = 5
@@ -85,17 +87,21 @@ class Rounds:
     spread: bool = True
     held: dict[UUID, Held] = field(default_factory=dict)
     before: float | None = None
+    concerned: bool = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """The control loop."""
-        while not await control.sleep(stop, ROUND_S):
-            await self.round()
+        while not stop.is_set():
+            await wake.alarms.wait(wake.LIFETIMES, stop, ROUND_S if self.concerned else QUIET_ROUND_S)
+            if not stop.is_set():
+                await self.round()
 
     async def round(self) -> None:
         """Look where it is time to, count, and act."""
         began = self.clock()
         since, self.before = (0.0 if self.before is None else began - self.before), began
-        cases = await control.in_thread(_cases)
+        found_cases = await control.in_thread(_cases)
+        self.concerned, cases = found_cases is not None, found_cases or {}
         self.held = {pk: held for pk, held in self.held.items() if pk in cases and cases[pk].launch == held.launch}
         due = [case for case in cases.values() if self._is_due(case, began)]
         found = await self._look(due) if due else {}
@@ -207,11 +213,15 @@ async def _way(cluster: Any, stack: AsyncExitStack) -> Streams | str:
 # --- in the database ---------------------------------------------------------------------------------------------
 
 
-def _cases() -> dict[UUID, Case]:
-    """What runs and may be concerned. Where no team has a rule, these are only those with an end of their own."""
+def _cases() -> dict[UUID, Case] | None:
+    """What runs and may be concerned. Where no team has a rule, these are only those with an end of their own; None
+    where no instance that lives has one."""
     policies = Policies()
     rows = Instance.objects.as_system().filter(state=InstanceState.RUNNING)
     if not policies.any_can_stop:
+        alone = Lifetime.objects.as_system().filter(Q(ends_at__isnull=False) | ~Q(warned_for=""))
+        if not alone.exclude(instance__state=InstanceState.DELETED).exists():
+            return None
         rows = rows.filter(Q(lifetime__ends_at__isnull=False) | ~Q(lifetime__warned_for=""), lifetime__isnull=False)
     names = ("ends_at", "keep_until", "idle_s", "warned_for", "warned_s", "launch", "looked_at", "last_active_at")
     found = {}
