@@ -163,15 +163,22 @@ def ssh_listener(environment: Environment) -> socket.socket | None:
         return None
 
 
-def unix_listener(path: Path) -> socket.socket:
-    """A unix socket of mode 0600 that listens already, for a program that starts with the first connection."""
+@contextmanager
+def unix_listener(path: Path) -> Iterator[socket.socket]:
+    """A unix socket of mode 0600 that listens already, for a program that starts with the first connection. It is gone
+    after the block."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
         path.chmod(0o600)
         made.listen(1024)
         made.setblocking(False)
-        return socket.socket(fileno=fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _ABOVE_CHILDREN))
+        kept = socket.socket(fileno=fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _ABOVE_CHILDREN))
+    try:
+        with kept:
+            yield kept
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def can_listen(address: str, port: int) -> bool:

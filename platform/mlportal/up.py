@@ -36,13 +36,14 @@ def main() -> int:
             listener = preflight.ssh_listener(environment)
             if listener is not None:
                 sshhost.ensure(environment.ssh_host_key_file)
-            failure = supervise.run(
-                stack.supervised(environment, ssh=listener, gateway=preflight.unix_listener(home.gateway_socket)),
-                home=home.root,
-                log=home.log,
-                record=home.processes_file,
-                on_ready=lambda: _welcome(environment),
-            )
+            with preflight.unix_listener(home.gateway_socket) as gateway:
+                failure = supervise.run(
+                    stack.supervised(environment, ssh=listener, gateway=gateway),
+                    home=home.root,
+                    log=home.log,
+                    record=home.processes_file,
+                    on_ready=lambda: _welcome(environment),
+                )
     except BadEnvironment as error:
         return _refuse(str(error), os.EX_USAGE)
     except BadSecretFile as error:
