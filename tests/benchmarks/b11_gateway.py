@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -204,11 +205,11 @@ def _paths(folder: Path) -> str:
 def _running(place: Place, argv: list[Any], *, core: int) -> Iterator[subprocess.Popen[bytes]]:
     words = ["taskset", "-c", str(core), *map(str, argv)]
     with (place.folder / "log").open("ab") as log:
-        process = subprocess.Popen(words, env=place.environ, cwd=ROOT, stdout=log, stderr=log)
+        process = subprocess.Popen(words, env=place.environ, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
     try:
         yield process
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)  # node's wheel is a program that starts another
         process.wait(60)
 
 
