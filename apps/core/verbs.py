@@ -17,6 +17,7 @@ ACTIONS: Mapping[str, Any] = {
     "change": _("changed"),
     "quota": _("changed the quota"),
     "lifetime": _("changed how long instances run"),
+    "own-images": _("changed whose images its members may use"),
     "recalculate": _("had the quota counted anew"),
     "expand": _("enlarged"),
     "keep-size": _("could not be enlarged and kept its size"),
