@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from portalctl import account, catalog, commands, instances, lifetime, ssh
+from portalctl import account, catalog, commands, instances, lifetime, ports, ssh
 from portalctl.account import NotSignedIn
 from portalctl.commands import Command, Usage
 from portalctl.rest import Refused, Unreachable
@@ -123,13 +123,39 @@ def _instances(verbs: Verbs) -> None:
             "--wait", action="store_true", help="until it is so"
         )
     _verb(verbs, "key", "print the key of this launch", commands.instance_key, named="name")
+    _verb(
+        verbs,
+        "rotate-key",
+        "a new key at once; what runs goes on",
+        commands.act("instances", "rotate-key"),
+        named="name",
+    )
     _verb(verbs, "log", "print the end of its log", instances.log, named="name")
     _instance_changes(verbs)
     kept = _verb(verbs, "keep", "say until when it is kept, whatever it does", lifetime.keep, named="name")
     kept.add_argument("--until", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
     ending = _verb(verbs, "end", "say when it is stopped", lifetime.end, named="name")
     ending.add_argument("--at", required=True, type=lifetime.moment, metavar="TIME", help=lifetime.HOW)
+    _ports(verbs)
     _delete(verbs, "instances")
+
+
+def _ports(verbs: Verbs) -> None:
+    made = _verb(verbs, "ports", "list its open ports", ports.listed, named="name")
+    made.add_argument("--json", action="store_true", help="as JSON")
+    for verb, text, command in (
+        ("open-port", "give a port an address of its own, for you alone", ports.opened),
+        ("close-port", "take the address away", ports.closed),
+        ("share-port", "let somebody use an open port for a time", ports.shared),
+    ):
+        made = _verb(verbs, verb, text, command, named="name")
+        made.add_argument("number", type=int, metavar="PORT")
+        if command is ports.opened:
+            made.add_argument("--label", default="", help="what it is")
+        if command is ports.shared:
+            made.add_argument("person")
+            made.add_argument("--days", type=float, default=7.0)
+            made.add_argument("--end", action="store_true", help="they use it no more")
 
 
 def _instance_changes(verbs: Verbs) -> None:
