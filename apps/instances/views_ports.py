@@ -33,7 +33,7 @@ class PortForm(forms.Form):
         help_text=gettext_lazy("What listens there must listen on all addresses (0.0.0.0), not on 127.0.0.1 alone."),
     )
     label = forms.CharField(
-        label=gettext_lazy("What it is"),
+        label=gettext_lazy("What listens there"),
         required=False,
         max_length=40,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),

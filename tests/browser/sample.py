@@ -20,7 +20,7 @@ from apps.core import actors, audit  # noqa: E402
 from apps.flows import services  # noqa: E402
 from apps.flows.models import Attempt, Flow, LogChunk, Run  # noqa: E402
 from apps.instances.lifetime.rows import Lifetime  # noqa: E402
-from apps.instances.models import Instance  # noqa: E402
+from apps.instances.models import Instance, OpenPort, PortGuest  # noqa: E402
 from apps.storage.models import Volume, VolumeKind  # noqa: E402
 from apps.tenants.models import LifetimeRule, Membership, Queue, Reservation, Role, Team  # noqa: E402
 from tests.browser.sample_events import attempt_events, instance_events, volume_events  # noqa: E402
@@ -187,6 +187,7 @@ def main() -> None:
     plain = Instance.objects.as_system().get(name="train-bert")
     plain.pk, plain.name, plain.image, plain.entrances = uuid4(), "plain-debian", debian, {"why": "no-python"}
     plain.save(force_insert=True)
+    open_ports(who["admin"], who["wei"])
     flows_of(who, queue)
     for kind, cpu, memory, gpus, storage in [
         ("instance", 3000, 20, {"nvidia.com/gpu": 4}, 0),
@@ -267,7 +268,7 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
     for number, (name, state, reason, params) in enumerate(rows):
         Instance.objects.create(
             name=name,
-            owner=who["wei"],
+            owner=who["admin"] if state == "running" else who["wei"],
             queue=queue,
             image=image,
             size=sizes[number % len(sizes)],
@@ -293,6 +294,14 @@ def instances_of(who: dict[str, Any], queue: Queue, image: Image, sizes: list[Si
     life = {"launch": 1, "looked_at": ago(minutes=2), "idle_s": 13500, "ends_at": NOW + timedelta(hours=30)}
     warned = {"warned_for": "idle", "warned_at": ago(minutes=2), "stops_at": NOW + timedelta(minutes=13)}
     Lifetime.objects.create(instance=Instance.objects.as_system().get(name="train-bert"), **life, **warned)
+
+
+def open_ports(owner: Any, guest: Any) -> None:
+    """Two at each instance of the owner, one of them shared."""
+    for mine in Instance.objects.as_system().filter(owner=owner):
+        OpenPort.objects.create(instance=mine, number=6006, label="TensorBoard")
+        port = OpenPort.objects.create(instance=mine, number=8501, label="标注结果演示")
+        PortGuest.objects.create(port=port, person=guest, until=NOW + timedelta(days=3))
 
 
 def stages(state: str) -> dict[str, str]:

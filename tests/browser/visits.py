@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.browser.web import PASSWORD
 
+#: What an object's page leads to besides its tabs.
+MORE = ".page-top a.btn, .page-top a.dropdown-item, .card .form-hint a"
 FIXED = ("/", "/password", "/account/ssh-keys", "/nothing-here")
 
 
@@ -61,7 +63,7 @@ def discover(page: Any, origin: str, *, per_kind: int = 12) -> list[Visit]:
         for number, path in enumerate(kept[:per_kind]):
             add(path)
             page.goto(origin + path)
-            for more in _links(page, ".page-top a.btn, .page-top a.dropdown-item") if number == 0 else ():
+            for more in _links(page, MORE) if number == 0 else ():
                 add(more)
             for tab in _links(page, ".object-tabs a") if number < 2 else ():
                 add(tab)
