@@ -70,10 +70,13 @@ def pytest_sessionstart() -> None:
     _open.enter_context(started(server, log=_run / "postgres.log"))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Make `xdist_group` count: xdist 3.8 writes the group where pytest 9.2 no longer reads it, and says nothing."""
-    for item in items:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Make `xdist_group` count: xdist 3.8 writes the group where pytest 9.2 no longer reads it, and says nothing.
+
+    Not before `--last-failed` has chosen, which knows tests by their names without a group.
+    """
+    for item in session.items:
         named = vars(item).get("_nodeid")
         if named is not None:
             item._id = coerce_node_id(named)

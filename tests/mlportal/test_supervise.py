@@ -44,8 +44,11 @@ class Stack:
         return found
 
     def pid(self, name):
-        file = self.folder / f"{name}.pid"
-        return int(file.read_text().split()[0]) if file.exists() and file.read_text() else None
+        try:
+            written = (self.folder / f"{name}.pid").read_text()
+        except FileNotFoundError:  # the program that begins writes it anew
+            return None
+        return int(written.split()[0]) if written else None
 
     def pids(self):
         return {name: self.pid(name) for name in NAMES}
