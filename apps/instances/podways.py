@@ -13,6 +13,11 @@ from kubekit.client import Cluster as KubeCluster
 from kubekit.errors import Unreachable
 from kubekit.streams import Streams
 
+#: A pod answers within milliseconds, or a network policy swallows what is sent.
+DIAL_S = 3.0
+#: For how long a cluster whose pods were not reached at their addresses is not tried in that way again.
+AROUND_S = 300.0
+
 
 class Pools:
     """One pool of streams for each cluster, made anew when its credentials changed."""

@@ -16,6 +16,7 @@ from tests.instances.conftest import GATEWAY, World
 from tests.tenants import make
 
 S = InstanceState
+OWN = {"exposure": "gateway"}
 
 
 def change(world: World, **settings: str) -> None:
@@ -105,10 +106,13 @@ def test_a_stopped_instance_keeps_still_and_its_next_start_takes_the_new_route_a
     assert instance.state == S.STARTING
 
 
+@pytest.mark.parametrize("chosen", [GATEWAY, OWN], ids=["httproute", "gateway"])
 @pytest.mark.parametrize("ending", [services.stop, services.delete])
-def test_a_stop_in_the_middle_of_the_change_takes_both_routes_first(world: World, ending) -> None:
+def test_a_stop_in_the_middle_of_the_change_takes_the_routes_first(
+    world: World, ending, chosen: dict[str, str]
+) -> None:
     instance = world.running()
-    change(world, **GATEWAY)
+    change(world, **chosen)
     ending(actor=world.actor, instance=instance)
     world.cluster.calls.clear()
     world.reconcile(instance)
@@ -116,13 +120,14 @@ def test_a_stop_in_the_middle_of_the_change_takes_both_routes_first(world: World
     assert writes(world)[0] == ("delete", "Ingress")
 
 
-def test_a_route_that_no_row_knows_of_goes_too(world: World) -> None:
+@pytest.mark.parametrize(("chosen", "left"), [(GATEWAY, ["HTTPRoute"]), (OWN, [])], ids=["httproute", "gateway"])
+def test_a_route_that_no_row_knows_of_goes_too(world: World, chosen: dict[str, str], left: list[str]) -> None:
     """A worker wrote the Ingress and died before it could say so; then the cluster's setting changed."""
     instance = world.running()
     Instance.objects.as_system().filter(pk=instance.pk).update(object_uids={})
-    change(world, **GATEWAY)
+    change(world, **chosen)
     world.reconcile(instance)
-    assert routes(world) == ["HTTPRoute"]
+    assert routes(world) == left
 
 
 def test_a_route_of_that_name_that_another_made_stays(world: World) -> None:

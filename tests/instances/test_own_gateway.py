@@ -10,10 +10,9 @@ from apps.instances.models import Instance
 from apps.instances.spec import objects_of
 from apps.instances.states import InstanceState
 from tests.instances.conftest import GATEWAY, World
-from tests.instances.test_exposure import change, routes, writes
+from tests.instances.test_exposure import OWN, change, routes, writes
 
 S = InstanceState
-OWN = {"exposure": "gateway"}
 
 
 def stopped(world: World, instance: Instance) -> list[tuple[str, str]]:
@@ -72,26 +71,6 @@ def test_and_gets_one_when_it_is_to_have_one_again(world: World, after: dict[str
     world.reconcile(instance)
     assert routes(world) == [{"ingress": "Ingress", "httproute": "HTTPRoute"}[after["exposure"]]]
     assert reconcile.plan(instance) == ()
-
-
-@pytest.mark.parametrize("ending", [services.stop, services.delete])
-def test_a_stop_in_the_middle_of_the_change_takes_the_route_first(world: World, ending) -> None:
-    instance = world.running()
-    change(world, **OWN)
-    ending(actor=world.actor, instance=instance)
-    world.cluster.calls.clear()
-    world.reconcile(instance)
-    assert routes(world) == []
-    assert writes(world)[0] == ("delete", "Ingress")
-
-
-def test_a_route_that_no_row_knows_of_goes_too(world: World) -> None:
-    """A worker wrote the Ingress and died before it could say so; then the cluster's setting changed."""
-    instance = world.running()
-    Instance.objects.as_system().filter(pk=instance.pk).update(object_uids={})
-    change(world, **OWN)
-    world.reconcile(instance)
-    assert routes(world) == []
 
 
 def test_deleting_one_that_never_had_a_route_asks_for_none(world: World) -> None:

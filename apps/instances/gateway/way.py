@@ -18,10 +18,6 @@ from kubekit.errors import KubeError
 from kubekit.tunnel import Tunnel
 
 log = logging.getLogger(__name__)
-#: A pod answers within milliseconds, or a network policy swallows what is sent.
-DIAL_S = 3.0
-#: For how long a cluster whose pods were not reached at their addresses is not tried in that way again.
-AROUND_S = 300.0
 #: What may wait to be sent into a tunnel before its sender is held back, and how little lets it go on.
 HIGH, LOW = 256 << 10, 64 << 10
 
@@ -55,7 +51,7 @@ class Ways:
                 self.forget(launch.instance_id)
             except (OSError, TimeoutError) as error:
                 self.forget(launch.instance_id)
-                self._around[cluster.pk] = time.monotonic() + AROUND_S
+                self._around[cluster.pk] = time.monotonic() + podways.AROUND_S
                 log.info("%s is not reached at its address (%s); through the API server", launch.pod, error)
             else:
                 return
@@ -70,7 +66,7 @@ class Ways:
         if known is None or (known[0].number, known[0].pod_uid) != (launch.number, launch.pod_uid):
             address = await in_thread(podways.address, cluster, launch.namespace, launch.pod, launch.number)
             known = self._addresses[launch.instance_id] = (launch, address)
-        async with asyncio.timeout(DIAL_S):
+        async with asyncio.timeout(podways.DIAL_S):
             made, _ = await asyncio.get_running_loop().create_connection(lambda: upstream, known[1], upstream.door.port)
         sockets.keep_alive(made.get_extra_info("socket"))
 

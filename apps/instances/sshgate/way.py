@@ -18,10 +18,6 @@ from kubekit.tunnel import Tunnel
 
 log = logging.getLogger(__name__)
 PIECE = 64 << 10
-#: A pod answers within milliseconds, or a network policy swallows what is sent.
-DIAL_S = 3.0
-#: For how long a cluster whose pods were not reached at their addresses is not tried in that way again.
-AROUND_S = 300.0
 
 
 class Conduit(Protocol):
@@ -95,13 +91,13 @@ class Ways:
         # Some networks swallow what a policy forbids, others refuse it, as a pod does in which nothing listens. Only
         # where the API server gets through, the address was to blame.
         found = await self._forwarded(door)
-        self._around[door.cluster.pk] = time.monotonic() + AROUND_S
+        self._around[door.cluster.pk] = time.monotonic() + podways.AROUND_S
         log.info("%s is not reached at its address (%s); through the API server", door.pod, why)
         return found
 
     async def _direct(self, door: Door) -> Conduit:
         address = await in_thread(podways.address, door.cluster, door.namespace, door.pod, door.launch)
-        async with asyncio.timeout(DIAL_S):
+        async with asyncio.timeout(podways.DIAL_S):
             return Direct(*await asyncio.open_connection(address, SSH_PORT, limit=4 * PIECE))
 
     async def _forwarded(self, door: Door) -> Conduit:
